@@ -18,28 +18,29 @@ class Compute(_Compute):
 
     Use it if a pipeline has steps before or after the computation; otherwise use
     `beam_volumes.compute`. Applied to a pipeline, it starts immediately. Applied to a PCollection,
-    it waits until that is complete. It returns a dict with one PCollection for each target: for
-    ``volume.to(path)`` and ``table.to(path)`` the output's full name (``target.sink.name``) when all
-    outputs are complete; for a lazy number the number. For a table without a path it contains the rows in no
-    particular order: `apache_beam.Row` with a schema. Its fields have the names of the columns,
-    with ``_`` for ``-``.
+    it waits until that is complete. It returns a dict with one PCollection for each target. For
+    ``volume.to(path)`` and ``table.to(path)``, it contains the output's full name
+    (``target.sink.name``) once all outputs are complete; for a lazy number, the number. For a table
+    without a path, it contains the rows in no particular order, as `apache_beam.Row` with a schema.
+    Fields are named after the columns, with ``_`` for ``-``.
 
     Parameters
     ----------
     *targets : Target, TableTarget, Table or Scalar
-        ``volume.to(path)``, ``table.to(path)``, tables and lazy numbers. Volumes without a path
-        are an error: pipelines carry no voxels. The dict has outputs under their full name,
-        and numbers and tables under their own (``"mean"``, the next one ``"mean-2"``).
+        ``volume.to(path)``, ``table.to(path)``, tables and lazy numbers. Volumes without a path are
+        an error, because voxels do not pass through pipelines. In the dict, the keys of outputs are
+        their full names; numbers and tables have short names (``"mean"``, the next one
+        ``"mean-2"``).
     memory : int or str, optional
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
         machine's RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if one thread does
-        much of a slab's work and the memory suffices.
+        Number of slabs in flight. By default one for every four cores, and more if much of the work on
+        a slab is single-threaded and the memory suffices.
     machines : int, optional
-        Number of machines that share the slabs, where a runner has several: slabs are small enough for
-        each to get many. By default Beam's options decide, ``max_num_workers``, ``num_workers`` or
-        ``parallelism``, or it is 1.
+        Number of machines that share the slabs, for runners with several. Slabs are made small enough
+        for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
+        ``parallelism``, otherwise 1.
     threads : int, optional
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
@@ -54,40 +55,40 @@ class Compute(_Compute):
     overwrite : bool, default: False
         Whether to replace existing outputs; otherwise they raise an error.
     accelerator : str, optional
-        The accelerator that machines need for passes that run a network, or stages on a device, as a
-        Beam resource hint such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the
-        default with ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore
-        it.
+        The accelerator for passes that run a network or use a device. It is a Beam resource hint such
+        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
+        Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
-        Where stages run: "cuda" runs each stage with device code on the GPU of its worker, and "auto" only
-        those for which this is worth the copies, if there is a GPU; slabs that a GPU fails to compute are
-        then computed on the CPU. The results have the same bits. By default "cpu".
+        Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
+        its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
+        fail on the GPU are then computed on the CPU. The results have the same bits.
     device_memory : int or str, optional
         Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
         memory by default.
     max_retries : int, default: 1
-        How often a step is retried that raises the same error again, unless a machine or the storage
-        caused it. After that the run ends, even if its runner would retry further.
+        How often to retry a step that raises the same error again, unless a machine or the storage
+        caused it. Then the run ends, even if its runner would continue to retry.
     run_id : str, optional
         A name for the run instead of a random one. Pipelines with the same name continue the same
-        run: its steps may be repeated, and slabs that have a record are not computed again.
+        run. Steps may be repeated, but slabs that have a record are not computed again.
     resource_hints : bool, optional
-        Whether to request the predicted memory of each pass by the resource hint ``min_ram``. By
-        default only for Dataflow, which provisions machines accordingly. Other runners may start
-        more worker processes without a benefit.
+        Whether to request the predicted memory of each pass with the resource hint ``min_ram``. By
+        default only on Dataflow, which provisions machines accordingly. Other runners may start
+        more worker processes without any benefit.
     **named : Target, TableTarget, Table or Scalar
-        More targets; the dict has them under these names.
+        Additional targets; these names are their keys in the dict.
 
     Raises
     ------
     ValueError
-        If the request cannot work: memory is too small (the message names the smallest that
-        works), ``slab`` does not consist of whole write units, or an output is also an input.
-        Nothing is started in this case.
+        If the request is impossible, because memory is too small (the message contains the minimum),
+        ``slab`` does not consist of whole write units, or an output is also an input. In this case,
+        nothing is started.
     FileExistsError
         If an output exists and neither ``resume`` nor ``overwrite`` is set.
     TypeError
-        If a target is of another type, or the transform is applied to anything else.
+        If a target has an unsupported type, or the transform is not applied to a pipeline or
+        PCollection.
 
     See Also
     --------
@@ -96,8 +97,8 @@ class Compute(_Compute):
 
     Notes
     -----
-    The plan is made when the transform is constructed, so impossible requests fail there. Voxels go
-    from storage to storage. Only ranges of slabs and summaries are shuffled.
+    The plan is made when the transform is constructed, so impossible requests fail there. Voxels
+    are read from and written to storage directly; only ranges of slabs and summaries are shuffled.
 
     Examples
     --------
@@ -133,18 +134,18 @@ class Compute(_Compute):
 ) -> None: ...
 from .transforms import ComputeAll as _ComputeAll
 class ComputeAll(_ComputeAll):
-    """Compute every element of a PCollection: a path, or anything else from which volumes are made.
+    """Compute every element of a PCollection, such as the path of a volume.
 
-    Use it for many volumes that each fit one machine. A worker computes an element as a whole, slab
-    by slab within its memory. The result is a PCollection of ``(element, results)``. Results are a
-    dict with the names of the targets: the output's full name for ``volume.to(path)`` and
-    ``table.to(path)``, the number for a lazy number, and a `pyarrow.Table` for a table without a
-    path.
+    Use it for many volumes that can each be computed on one machine. A worker computes a whole
+    element, slab by slab, within its memory. The result is a PCollection of ``(element, results)``,
+    where the results are a dict with the names of the targets. Its values are the output's full
+    name for ``volume.to(path)`` and ``table.to(path)``, the number for a lazy number, and a
+    `pyarrow.Table` for a table without a path.
 
     Parameters
     ----------
     function : callable
-        From an element to a dict of targets by your own names: ``volume.to(path)``,
+        A function that maps an element to a dict of named targets: ``volume.to(path)``,
         ``table.to(path)``, tables and lazy numbers. It is called in the worker.
     memory : int or str, optional
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
@@ -154,33 +155,35 @@ class ComputeAll(_ComputeAll):
     threads : int, optional
         Number of threads that compute one element; by default the machine's cores.
     run : str, optional
-        A name for the run instead of a random one. A pipeline with the same name continues the
-        elements of an earlier one, and does not compute finished ones again.
+        A name for the run instead of a random one. A pipeline with the same name as an earlier one
+        continues its elements, and skips finished ones.
     resume : bool, default: False
-        Whether to continue elements if an earlier run with the same targets began their outputs.
+        Whether to continue elements with outputs that an earlier run with the same targets has
+        begun.
     journal : bool or None, default: True
-        Whether each element has a journal next to its first output: about ten small objects. Use
-        None for many small volumes. A failed element is then computed again from its beginning.
+        Whether to keep a journal, about ten small objects, next to the first output of each
+        element. Use None for many small volumes; a failed element is then computed again from the
+        start.
     overwrite : bool, default: False
         Whether to replace existing outputs; otherwise they raise an error.
     resource_hints : bool, optional
-        Whether to request ``memory`` from the runner by the resource hint ``min_ram``, if given. By
-        default only for Dataflow, which provisions machines accordingly.
+        Whether to request ``memory``, if set, from the runner with the resource hint ``min_ram``.
+        By default only for Dataflow, which provisions machines accordingly.
     accelerator : str, optional
         The accelerator that machines need, as a Beam resource hint such as
         ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.
     max_retries : int, default: 1
-        How often a step is retried that raises the same error again, unless a machine or the storage
-        caused it. After that the run ends, even if its runner would retry further.
+        How often to retry a step that raises the same error again, unless a machine or the storage
+        caused it. Then the run ends, even if its runner would continue to retry.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range.
+        If a parameter is out of range.
     TypeError
         If ``function`` is not callable, or ``run`` is not a string.
     RuntimeError
-        In a worker, if an element fails; the message has the element's name.
+        In a worker, if an element fails; the message contains the element.
 
     See Also
     --------
@@ -188,12 +191,11 @@ class ComputeAll(_ComputeAll):
 
     Notes
     -----
-    With `with_exception_handling`, failed elements are returned separately; they are
-    not tried again.
+    With `with_exception_handling`, failed elements are returned separately and not retried.
 
-    An element is tried again if a worker dies or the pipeline fails elsewhere. It continues where
-    it was: slabs that have a record in the journal next to its first output are not computed again.
-    Without a journal, an element is not computed again if all its results are complete outputs.
+    An element is retried if a worker dies or a different part of the pipeline fails. Slabs that
+    have a record in the journal next to the element's first output are not computed again. Without
+    a journal, an element is skipped if all its results are complete outputs.
 
     Examples
     --------
@@ -225,8 +227,8 @@ from .transforms import LabelComponents as _LabelComponents
 class LabelComponents(_LabelComponents):
     """Find the components of each slab: ``(SlabKey, Slab)`` to ``(SlabKey, summary)``.
 
-    With `MergeEquivalences` and `RelabelSlabs` it does the same as `label`, as steps of a pipeline.
-    Use `LabelSlabs` unless you need a step in between.
+    Together with `MergeEquivalences` and `RelabelSlabs`, it does the same as `label`, but as steps
+    of a pipeline. Use `LabelSlabs` unless you need a step in between.
 
     Parameters
     ----------
@@ -234,15 +236,15 @@ class LabelComponents(_LabelComponents):
         The division of the volume. Slabs need the halo ``(0, 1)`` along each axis: one more plane
         on the upper side.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
     structure : array_like, optional
-        The neighbours of a voxel, instead of ``connectivity``: 3 entries along each axis, symmetric
-        about the centre.
+        The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
+        symmetric about the centre.
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        With ``by_value``, the value that is left out; None for none.
+        The value to leave unlabelled with ``by_value``; None for no such value.
     measures : sequence of str, default: ()
         Properties of components that `MergeEquivalences` needs: ``"size"``, ``"box"``,
         ``"touches_border"``.
@@ -250,16 +252,16 @@ class LabelComponents(_LabelComponents):
     Raises
     ------
     ValueError
-        If a parameter is out of its range; in a worker, if a slab lacks the plane above, or a
-        summary would be larger than 8 MiB. The message names a remedy.
+        If a parameter is out of range. In a worker, if a slab lacks the plane above, or a summary
+        would be larger than 8 MiB. The message suggests a remedy.
 
     See Also
     --------
-    beam_volumes.label : the same for a whole volume.
+    beam_volumes.label : Label a whole volume.
 
     Notes
     -----
-    Voxels are read twice. Only summaries of slabs and ids are shuffled.
+    Voxels are read twice, and only summaries of slabs and ids are shuffled.
 
     Examples
     --------
@@ -294,9 +296,9 @@ from .transforms import LabelSlabs as _LabelSlabs
 class LabelSlabs(_LabelSlabs):
     """Label the components of slabs across their borders: ``(SlabKey, Slab)`` to slabs of labels.
 
-    The labels are equal to those from `label` of the whole volume: 1, 2, ... in the raster order of
-    first voxels. Slabs may come from any steps, in any order and windows, but all slabs of the grid
-    are needed.
+    The labels are the same as from `label` of the whole volume: 1, 2, ... in the raster order of
+    first voxels. Slabs may come from any steps, in any order and in any windows, but all slabs of
+    the grid are needed.
 
     Parameters
     ----------
@@ -304,41 +306,42 @@ class LabelSlabs(_LabelSlabs):
         The division of the volume. Slabs need the halo ``(0, 1)`` along each axis, or more: one
         more plane on the upper side.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
     structure : array_like, optional
-        The neighbours of a voxel, instead of ``connectivity``: 3 entries along each axis, symmetric
-        about the centre.
+        The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
+        symmetric about the centre.
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal.
     background : number or None, default: 0
-        With ``by_value``, the value that is left out; None for none.
+        The value to leave unlabelled with ``by_value``; None for no such value.
     min_size : int, optional
-        Minimum size of components that are kept, in voxels.
+        Minimum size of components to keep, in voxels.
     max_size : int, optional
-        Maximum size of components that are kept, in voxels.
+        Maximum size of components to keep, in voxels.
     touches_border : bool, optional
-        Keep components that touch the border of the volume (True), or those that do not (False).
+        Whether to keep only components that touch the border of the volume (True), or only those
+        that do not (False).
     k_largest : int, optional
-        Keep this number of the largest remaining components.
+        Number of components to keep, the largest of the remaining ones.
     dtype : dtype, default: numpy.uint32
-        Dtype of the labels; bool for a mask of the components that are kept.
+        Dtype of the labels; bool gives a mask of the kept components.
     mask : Volume, optional
-        The volume of the slabs, if workers can read it: each then reads its voxels again. By
-        default slabs are joined to their labels by key, which shuffles them once.
+        The volume that the slabs are from, if workers can read it; voxels are then read again. By
+        default, slabs are joined with their labels by key, which shuffles them once.
     memory : int or str, optional
         Memory limit of one step of the merge, e.g. ``"1GiB"``.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range; in a worker, if a slab lacks the plane above, or a slab
-        is missing or arrives twice.
+        If a parameter is out of range. In a worker, if a slab lacks the plane above, or a slab is
+        missing or arrives twice.
 
     See Also
     --------
     LabelComponents, MergeEquivalences, RelabelSlabs : its steps.
-    beam_volumes.label : the same for a whole volume.
+    beam_volumes.label : Label a whole volume.
 
     Examples
     --------
@@ -377,39 +380,40 @@ class RegionTable(_RegionTable):
     """Measure the regions of slabs of labels: ``(SlabKey, Slab)`` to a row for each region.
 
     Rows are `apache_beam.Row` with a schema. Fields have the names of the columns of `regionprops_table`,
-    with ``_`` for ``-``: ``label``, ``area``, ``centroid_0``. Rows come in no order.
+    with ``_`` for ``-``: ``label``, ``area``, ``centroid_0``. Rows are in no particular order.
 
     Parameters
     ----------
     slabs : ReadSlabs, SlabGrid, LabelComponents or Grid
         The division of the volume. Labels may have any integer dtype. Some properties need a halo:
-        ``surface_area_faces``, which is among the properties by default, ``euler_number`` and
-        ``perimeter_crofton`` need ``(0, 1)`` along each axis, and ``perimeter`` needs 3.
+        ``surface_area_faces`` (computed by default), ``euler_number`` and ``perimeter_crofton``
+        need ``(0, 1)`` along each axis, and ``perimeter`` needs 3.
     intensity : Volume, optional
-        An expression of the same shape. Its voxels are read slab by slab, where labels are.
+        A lazy volume of the same shape. Its voxels are read slab by slab, together with the labels.
     properties : sequence of str, optional
-        Names of the properties, as in `regionprops_table`, except ``area_filled``; by default the same.
+        Names of the properties, as in `regionprops_table`, with the same default. ``area_filled``
+        is not available.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel, for areas, centroids and lengths: one for all axes, or one for each; 1 by
-        default. ``"voxel_size"`` takes it from the volume.
+        Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
+        default. ``"voxel_size"`` uses the volume's.
     nan : {"raise", "omit"}, default: "raise"
-        NaN and infinite intensities are an error, or they are left out.
+        Whether NaN and infinite intensities are an error or are ignored.
 
     Raises
     ------
     ValueError
-        If a property is not known or needs ``intensity``, or `ReadSlabs` has a smaller halo than the
-        properties need; in a worker, if slabs have a smaller halo, are masks, are missing or arrive
-        twice, or an intensity is NaN or infinite and ``nan="raise"``.
+        If a property is unknown or needs ``intensity``, or `ReadSlabs` has a smaller halo than the
+        properties need. In a worker, if slabs have a smaller halo, are masks, are missing or arrive
+        twice. Also if an intensity is NaN or infinite and ``nan="raise"``.
 
     See Also
     --------
-    beam_volumes.regionprops_table : the same of a whole volume.
-    MeasureSlabs : any tables and numbers.
+    beam_volumes.regionprops_table : Measure a whole volume. MeasureSlabs : Compute any tables and
+    numbers.
 
     Notes
     -----
-    Sums for each label and slab are shuffled, and nothing else.
+    Only the sums for each label and slab are shuffled.
 
     Examples
     --------
@@ -469,12 +473,12 @@ import os
 def abs(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take absolute values.
+    """Compute absolute values.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -484,11 +488,11 @@ def abs(
     Raises
     ------
     TypeError
-        If the input is neither a volume, a lazy number, an array nor a number.
+        If the input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -507,29 +511,29 @@ def adapted_rand_error(
     ignore_labels: Iterable[int] = (0,),
     alpha: float = 0.5,
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """Compare two segmentations by pairs of voxels in one segment.
+    """Compare two segmentations by the pairs of voxels within segments.
 
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0.
+        Labels of the same shape, bool or integers from 0.
     ignore_labels : iterable of int, default: (0,)
-        Labels of ``truth`` to ignore with their voxels.
+        Labels of ``truth`` to ignore, together with their voxels.
     alpha : float, default: 0.5
         The weight of precision, from 0 to 1.
 
     Returns
     -------
     error, precision, recall : Scalar
-        Lazy numbers: 1 minus the F-score, and its components. NaN if no pair of voxels counts.
+        Lazy numbers: 1 minus the F-score, and its components. NaN if no pair of voxels is included.
 
     Raises
     ------
     ValueError
-        If shapes differ or ``alpha`` is out of range; on computation, if a label is negative, or the
-        pairs of labels need more memory than available.
+        If shapes differ or ``alpha`` is out of range. On computation, if a label is negative, or
+        the pairs of labels need more memory than is available.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -566,36 +570,36 @@ def add_levels(
     overwrite: bool = False,
     progress: bool | Callable[..., None] | None = None,
 ) -> tuple[Volume, ...]:
-    """Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size.
+    """Add coarser levels to an OME-Zarr or precomputed volume that has only one.
 
-    Use it for volumes of other programs, or that were written without levels. The volume does not change.
-    Levels are written below it, with the same chunks, shards and codec. Its metadata list them when all
-    exist, by one change.
+    Use it for volumes from other programs, or for volumes that were written without levels. The
+    voxels do not change. Levels are written into the volume's folder, with the same chunks, shards
+    and codec. Once all exist, they are added to the metadata in a single change.
 
     Parameters
     ----------
     path : str or os.PathLike
         The volume: a path, or a ``s3://`` or ``gs://`` URL.
     levels : int or str, default: "auto"
-        The number of levels, including the volume itself. ``"auto"`` halves the axes with the smallest
-        voxels until voxels are nearly isotropic, then all axes, until a level has 256 voxels or less along
-        each axis.
+        The number of levels, including the volume itself. ``"auto"`` halves the axes with the
+        smallest voxels until voxels are nearly isotropic. Then it halves all axes until a level has
+        at most 256 voxels along each axis.
     method : {"mean", "mode", "nearest", "max", "min", "median"}, optional
         How each level is computed from the previous one. The default is the mode for labels and masks,
         otherwise the mean.
     factors : int, sequence of int, or a sequence of these, optional
-        How many voxels become one, for all axes or for each, and for all levels or for each level after
-        the first.
+        Number of voxels to combine into one, for all axes or for each axis, and for all levels or
+        for each level after the first.
     memory : int or str, optional
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if one thread does
-        much of a slab's work and the memory suffices.
+        Number of slabs in flight. By default one for every four cores, and more if much of the work on
+        a slab is single-threaded and the memory suffices.
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-        runs that may use more than half of the free memory, and for runs with ``options``. Those use
+        runs with ``options`` and runs that may use more than half of the free memory. These use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
@@ -605,7 +609,7 @@ def add_levels(
     overwrite : bool, default: False
         Whether to replace existing files of levels that are not listed in the metadata.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it.
+        Whether to show progress on standard error, or a function to call with the progress.
 
     Returns
     -------
@@ -615,8 +619,8 @@ def add_levels(
     Raises
     ------
     ValueError
-        If there is no such volume, it already has levels, its axes are not in the order t, c, z, y, x, or an
-        option is out of range. Nothing is started then.
+        If there is no such volume, it already has levels, its axes are not in the order t, c, z, y,
+        x, or an option is out of range. In this case, nothing is started.
     FileExistsError
         If files of a level exist, and neither ``resume`` nor ``overwrite`` is requested.
 
@@ -628,8 +632,8 @@ def add_levels(
     Notes
     -----
     The volume is read once. Levels are computed from slabs in memory as far as possible. The journal of the
-    run is the folder ``.levels.run`` next to the volume. A level of a precomputed volume is a separate
-    volume in a folder below; the ``info`` lists its scale.
+    run is the folder ``.levels.run`` next to the volume. Each level of a precomputed volume is a
+    separate volume in a subfolder, and the ``info`` lists its scale.
 
     References
     ----------
@@ -654,9 +658,8 @@ def adjust_gamma(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities are from 0 to 1,
-        which corresponds to the largest number of an integer dtype. Negative ones become NaN, or 0
-        for integers.
+        A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
+        an integer dtype. Negative ones become NaN, or 0 for integers.
     gamma : float, default: 1.0
         The exponent, at least 0: below 1 the result is brighter, above 1 darker.
     gain : float, default: 1.0
@@ -665,19 +668,19 @@ def adjust_gamma(
     Returns
     -------
     Volume
-        A volume of the input's dtype; integers are rounded half to even and saturate. (scikit-image
-        truncates.)
+        A volume of the input's dtype; integers are rounded half to even and clipped to the dtype's
+        range. (scikit-image truncates.)
 
     Raises
     ------
     ValueError
         If a parameter is not finite or out of range.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool, or a parameter is not a number.
+        If ``volume`` is neither a volume nor an array, or is bool, or a parameter is not a number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     Integers of up to 16 bits are looked up in a table of all their values.
 
@@ -701,9 +704,8 @@ def adjust_log(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities are from 0 to 1,
-        which corresponds to the largest number of an integer dtype. Negative ones become NaN, or 0
-        for integers.
+        A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
+        an integer dtype. Negative ones become NaN, or 0 for integers.
     gain : float, default: 1.0
         The factor.
     inv : bool, default: False
@@ -712,19 +714,19 @@ def adjust_log(
     Returns
     -------
     Volume
-        A volume of the input's dtype; integers are rounded half to even and saturate. (scikit-image
-        truncates.)
+        A volume of the input's dtype; integers are rounded half to even and clipped to the dtype's
+        range. (scikit-image truncates.)
 
     Raises
     ------
     ValueError
         If a parameter is not finite or out of range.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool, or a parameter is not a number.
+        If ``volume`` is neither a volume nor an array, or is bool, or a parameter is not a number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     Integers of up to 16 bits are looked up in a table of all their values.
 
@@ -749,9 +751,8 @@ def adjust_sigmoid(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities are from 0 to 1,
-        which corresponds to the largest number of an integer dtype. Negative ones become NaN, or 0
-        for integers.
+        A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
+        an integer dtype. Negative ones become NaN, or 0 for integers.
     cutoff : float, default: 0.5
         The intensity that becomes 0.5.
     gain : float, default: 10.0
@@ -762,19 +763,19 @@ def adjust_sigmoid(
     Returns
     -------
     Volume
-        A volume of the input's dtype; integers are rounded half to even and saturate. (scikit-image
-        truncates.)
+        A volume of the input's dtype; integers are rounded half to even and clipped to the dtype's
+        range. (scikit-image truncates.)
 
     Raises
     ------
     ValueError
         If a parameter is not finite or out of range.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool, or a parameter is not a number.
+        If ``volume`` is neither a volume nor an array, or is bool, or a parameter is not a number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     Integers of up to 16 bits are looked up in a table of all their values.
 
@@ -801,32 +802,34 @@ def affine_transform(
 ) -> Volume:
     """Apply an affine map to the grid of a volume.
 
-    Position o of the result corresponds to position ``matrix @ o + offset`` of the volume.
+    Position ``o`` in the result corresponds to position ``matrix @ o + offset`` in the volume.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     matrix : array_like of float
         A square matrix, its diagonal, or a homogeneous matrix with the offset in its last
         column.
     offset : float or sequence of float, default: 0.0
-        In voxels; one number for all axes, or one for each. A homogeneous matrix includes it.
+        The offset in voxels; one number for all axes or one for each. A homogeneous matrix includes
+        it.
     output_shape : sequence of int, optional
         Shape of the result; the shape of the volume by default.
     order : int, default: 1
-        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. From 2 on,
-        splines through all voxels are computed in float64, like scipy, where 3 is the default. Integers
-        saturate.
+        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
+        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        are clipped to the dtype's range.
     mode : str, default: "constant"
         How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
         ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as `pad` with ``"wrap"``).
-        With ``"constant"``, there is no interpolation beyond the centres of the outer voxels.
+        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
+        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
+        interpolated.
     cval : float, default: 0.0
-        The value outside of the volume for constant modes, a number of the volume's dtype.
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
-        For orders from 2 on, whether to compute the coefficients of the spline first. Set it to False
+        Whether to compute the coefficients of the spline first, for orders from 2 on. Set it to False
         if ``volume`` is a result of `spline_filter`.
 
     Returns
@@ -841,7 +844,7 @@ def affine_transform(
         If a parameter is out of range, or the order of slices would be reversed; the message
         describes the remedy.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool with an order above 0.
+        If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
 
     See Also
     --------
@@ -850,11 +853,11 @@ def affine_transform(
 
     Notes
     -----
-    Each slice of the result keeps the slices of the volume that its voxels need in memory. A steep
-    tilt is therefore computed in tiles, and their edges are read several times.
+    Each slice of the result keeps all slices of the volume that it needs in memory. Steep tilts are
+    therefore computed in tiles, and the edges of tiles are read several times.
 
-    The result is computed in the same sweep as the volume: each window of the result reads the
-    slices that it needs.
+    The result is computed in the same sweep as the volume, and each window reads the slices that it
+    needs.
 
     References
     ----------
@@ -877,22 +880,22 @@ def agglomerate(
     sizes: Table | Any = None,
     max_size: int | None = None,
 ) -> Table:
-    """Merge regions in the order of the affinities between them, highest first.
+    """Merge regions in descending order of the affinities between them.
 
     Parameters
     ----------
     edges : Table, table, dict or path
         A row for each pair of touching regions, as from `region_adjacency` with ``affinities``: a
         lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet files.
-        ``label_a`` and ``label_b`` are the labels, integers from 0. Several rows of a pair are
-        combined. Rows with an ``affinity_count`` of 0 are left out.
+        ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows for a pair are
+        combined. Rows with an ``affinity_count`` of 0 are ignored.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
-        The score of two regions, from all faces between them: the mean affinity (columns
-        ``affinity_sum``, of integers, and ``affinity_count``), the maximum (``affinity_max``), the
-        minimum (``affinity_min``), or a quantile (``affinity_histogram-0`` to ``-255``, as from
-        ``bins=256`` for affinities of uint8).
+        The score of two regions, computed from all faces between them. It is the mean affinity
+        (from the columns ``affinity_sum``, of integers, and ``affinity_count``), the maximum
+        (``affinity_max``), the minimum (``affinity_min``), or a quantile (``affinity_histogram-0``
+        to ``-255``, as from ``bins=256`` for uint8 affinities).
     threshold : float
-        Regions with a score of at least this are merged.
+        Minimum score for merging two regions.
     quantile : float, default: 0.5
         The quantile, from 0 to 1: the smallest affinity that at least this fraction of the faces
         does not exceed (numpy's ``"inverted_cdf"``).
@@ -905,16 +908,16 @@ def agglomerate(
     Returns
     -------
     Table
-        A lazy table of merges, sorted by ``label_a``. Region ``label_a`` became a part of
-        ``label_b``, the larger label, which is the name of the merged region. ``score`` is the score
-        of the merge, and ``size`` the size of the merged region. Each label occurs at most once in
-        ``label_a``.
+        A lazy table of merges, sorted by ``label_a``. In each merge, region ``label_a`` becomes a
+        part of ``label_b``, the larger label, which the merged region keeps. ``score`` is the score
+        of the merge, and ``size`` is the size of the merged region. Each label occurs at most once
+        in ``label_a``.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range or the table lacks a column; on computation, if a region has
-        no size, or a step of the merge needs more memory than available.
+        If a parameter is out of range or the table lacks a column. On computation, if a region has
+        no size, or a step of the merge needs more memory than is available.
     TypeError
         If ``edges`` or ``sizes`` is not a table, or a column does not contain numbers.
 
@@ -925,15 +928,16 @@ def agglomerate(
 
     Notes
     -----
-    There is no sweep except for ``edges``. The result is the same as in greedy order: the best pair
-    is merged, boundaries of the two regions are combined, and so on. Scores are compared as
-    fractions of integers. Among equal scores, the pair with the smaller larger label comes first,
-    then the one with the smaller other label.
+    There is no sweep except for ``edges``. The result is the same as for greedy merging: the best
+    pair is merged, the boundaries of the two regions are combined, and so on. Scores are compared
+    as fractions of integers. Pairs with equal scores are ordered by their larger label, then by
+    their smaller label.
 
-    Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a range,
-    about 230 bytes each (6,500 for quantiles). They are fewest if nearby regions have similar labels,
-    as with `label` and `watershed`. In the worst case, one worker must hold the whole table; a
-    worker without enough memory refuses it. Sums and counts in a worker must be below 2**62.
+    Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a
+    range, about 230 bytes each (6,500 for quantiles). There are few such pairs if nearby regions
+    have similar labels, as with `label` and `watershed`. In the worst case, one worker must hold
+    the whole table; without enough memory, it raises an error. Sums and counts in a worker must be
+    below 2**62.
 
     References
     ----------
@@ -961,27 +965,27 @@ def all(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy bool. With ``axis``, a lazy array of the other axes.
+        The lazy bool. With ``axis``, a lazy array with the remaining axes.
 
     Raises
     ------
     ValueError
-        If there is no such axis, or ``mask`` has other axes.
+        If there is no such axis, or ``mask`` has different axes.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -991,9 +995,9 @@ def all(
 
     Notes
     -----
-    One sweep. NaN and infinite voxels are nonzero.
+    One sweep. NaN and infinite voxels count as nonzero.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
     References
     ----------
@@ -1017,27 +1021,27 @@ def any(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy bool. With ``axis``, a lazy array of the other axes.
+        The lazy bool. With ``axis``, a lazy array with the remaining axes.
 
     Raises
     ------
     ValueError
-        If there is no such axis, or ``mask`` has other axes.
+        If there is no such axis, or ``mask`` has different axes.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -1047,9 +1051,9 @@ def any(
 
     Notes
     -----
-    One sweep. NaN and infinite voxels are nonzero.
+    One sweep. NaN and infinite voxels count as nonzero.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
     References
     ----------
@@ -1071,9 +1075,9 @@ def apply_hysteresis_threshold(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     low : number or Scalar
-        The lower threshold, which may be lazy, e.g. from `threshold_otsu`.
+        The lower threshold, a number or a lazy number such as from `threshold_otsu`.
     high : number or Scalar
         The higher threshold.
 
@@ -1085,10 +1089,10 @@ def apply_hysteresis_threshold(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -1096,11 +1100,11 @@ def apply_hysteresis_threshold(
 
     Notes
     -----
-    The result is identical to scikit-image. Voxels that share a face are connected.
+    The result is identical to scikit-image's. Voxels that share a face are connected.
 
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -1124,30 +1128,30 @@ def apply_transforms(
 ) -> Volume:
     """Apply one transform to each slice, or to each frame of a movie.
 
-    Use it to align serial sections or a drifting film, with the transforms of `register_slices`,
-    `register_frames` or of another program.
+    Use it to align serial sections or a drifting movie, with transforms from `register_slices`,
+    `register_frames` or a different program.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     transforms : array_like, table or path
         For each slice, the position of its first voxel in the aligned volume, (y, x), or a matrix
-        that maps indices to positions: 2 x 2, or homogeneous with the position in its last column. A
-        table, such as the result of `register_slices`, a DataFrame or the path of a CSV file, has
-        columns ``y`` and ``x``, and optionally the matrix in ``m_yy``, ``m_yx``, ``m_xy`` and
-        ``m_xx``. In voxels. If the volume has an axis of time, there is one transform for each
-        frame instead, of all axes of space.
+        that maps indices to positions, in voxels. A matrix is 2 x 2, or homogeneous with the
+        position in its last column. A table can be the result of `register_slices`, a DataFrame or
+        the path of a CSV file. It has columns ``y`` and ``x``, and optionally the matrix in
+        ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, there is instead
+        one transform for each frame, for all spatial axes.
     bounding_box : bool, default: False
-        Whether to enlarge the result to contain all transformed slices or frames, or to keep the
-        shape.
+        Whether to enlarge the result to contain all transformed slices or frames, instead of
+        keeping the shape.
     order : {0, 1}, default: 1
-        0 is the nearest voxel, 1 is linear. Positions within a millionth of a voxel of whole numbers
-        count as whole, and copy voxels.
+        0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an integer are rounded; voxels
+        are then copied, not interpolated.
     mode : {"constant", "nearest"}, default: "constant"
         The value outside of a slice: ``cval``, or the nearest voxel of its edge.
     cval : float, default: 0.0
-        The value outside of the volume for constant modes, a number of the volume's dtype.
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
 
     Returns
     -------
@@ -1158,10 +1162,10 @@ def apply_transforms(
     Raises
     ------
     ValueError
-        If a parameter is out of range, there is not one transform for each slice or frame, a matrix
-        has no inverse, or the volume has no voxels or no axes y and x.
+        If a parameter is out of range, the number of transforms does not match the slices or
+        frames, a matrix has no inverse, or the volume has no voxels or no axes y and x.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool with ``order=1``.
+        If ``volume`` is neither a volume nor an array, or is bool with ``order=1``.
 
     See Also
     --------
@@ -1171,10 +1175,10 @@ def apply_transforms(
 
     Notes
     -----
-    The result is computed in the same sweep as the volume: each window of the result reads the
-    slices that it needs.
-    Slices are not mixed, so each slice is read once. Slabs of a frame read the voxels that any
-    frame needs, so their overlap grows with the drift.
+    The result is computed in the same sweep as the volume, and each window reads the slices that it
+    needs.
+    Slices are transformed separately, so each is read once. Slabs of a frame read the voxels that
+    any frame needs, so their overlap grows with the drift.
 
     References
     ----------
@@ -1193,12 +1197,12 @@ def apply_transforms(
 def arccos(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take inverse cosines, from 0 to pi.
+    """Compute inverse cosines, from 0 to pi.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -1208,14 +1212,14 @@ def arccos(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1230,12 +1234,12 @@ def arccos(
 def arcsin(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take inverse sines, from -pi/2 to pi/2.
+    """Compute inverse sines, from -pi/2 to pi/2.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -1245,14 +1249,14 @@ def arcsin(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1267,12 +1271,12 @@ def arcsin(
 def arctan(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take inverse tangents, from -pi/2 to pi/2.
+    """Compute inverse tangents, from -pi/2 to pi/2.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -1282,14 +1286,14 @@ def arctan(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1305,14 +1309,14 @@ def arctan2(
     y: Any,
     x: Any,
 ) -> Any:
-    """Take the angle of a point in the plane, from -pi to pi, in its quadrant.
+    """Compute the angle of a point in the plane, from -pi to pi, in the correct quadrant.
 
     Parameters
     ----------
     y : Volume, Scalar, numpy.ndarray or number
-        The upward coordinate. At least one of the two is a volume or a lazy number.
+        The vertical coordinate. At least one of the two is a volume or a lazy number.
     x : Volume, Scalar, numpy.ndarray or number
-        The coordinate to the right, of the same shape, or a number.
+        The horizontal coordinate, with the same shape, or a number.
 
     Returns
     -------
@@ -1324,14 +1328,14 @@ def arctan2(
     ValueError
         If shapes or axes differ.
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1349,32 +1353,32 @@ def area_closing(
     area_threshold: int | str = 64,
     connectivity: int = 1,
 ) -> Volume:
-    """Fill the dark components with fewer voxels than a threshold, at each grey level.
+    """Fill dark components with fewer voxels than a threshold, at each grey level.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A bool volume, or a volume of any numbers, where NaN is the largest one.
+        A volume of bool or numbers; NaN counts as the largest.
     area_threshold : int or str, default: 64
-        The smallest size to keep: a number of voxels, or a volume with a unit such as
-        ``"0.001 um^3"``.
+        The smallest size to keep: a number of voxels, or a physical volume such as ``"0.001
+        um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A voxel gets the lowest level at which it is in a dark component
-        of this size, at most the highest level of the volume.
+        A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
+        component of this size, or the highest level of the volume if there is none.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -1396,32 +1400,32 @@ def area_opening(
     area_threshold: int | str = 64,
     connectivity: int = 1,
 ) -> Volume:
-    """Remove the bright components with fewer voxels than a threshold, at each grey level.
+    """Remove bright components with fewer voxels than a threshold, at each grey level.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A bool volume, or a volume of any numbers, where NaN is the largest one.
+        A volume of bool or numbers; NaN counts as the largest.
     area_threshold : int or str, default: 64
-        The smallest size to keep: a number of voxels, or a volume with a unit such as
-        ``"0.001 um^3"``.
+        The smallest size to keep: a number of voxels, or a physical volume such as ``"0.001
+        um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A voxel gets the highest level at which it is in a component of
-        this size, at least the lowest level of the volume.
+        A volume of the input's dtype. Each voxel gets the highest level at which it is in a
+        component of this size, or the lowest level of the volume if there is none.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -1431,10 +1435,10 @@ def area_opening(
 
     Notes
     -----
-    The result is identical to scikit-image. Two sweeps for masks, for any threshold. One sweep for
-    grey values, as a neighbourhood: a smaller component extends over fewer voxels than the threshold
-    along each axis, which is the halo. Memory and time grow with the cube of the threshold beyond the
-    slab; for a large one, use thresholds of a mask, or `h_maxima`.
+    The result is identical to scikit-image's. Masks need two sweeps, for any threshold. Grey values
+    need one sweep, with a halo of the threshold minus 1, because smaller components extend over
+    fewer voxels along each axis. Memory and time grow with the cube of the threshold beyond the
+    slab. For large thresholds, use a mask, or `h_maxima`.
 
     References
     ----------
@@ -1455,31 +1459,31 @@ def argmax(
     mask: Volume | None = None,
     nan: str = 'raise',
 ) -> Scalar:
-    """Find the place of the largest voxel along an axis, e.g. the height of a surface.
+    """Find the index of the largest voxel along an axis, e.g. the height of a surface.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int or str, optional
-        The axis, as a number as in numpy or a name such as ``"z"``. By default the place is an index
+        The axis, a number as in numpy or a name such as ``"z"``. By default, the result is an index
         into the flattened volume, as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
 
     Returns
     -------
     Scalar
-        A lazy int64 array of the other axes, or a lazy number: the index of the largest voxel, the
-        first of several. (numpy's result for a line with NaN is the first NaN.)
+        A lazy int64 array with the remaining axes, or a lazy number: the index of the largest
+        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -1492,9 +1496,10 @@ def argmax(
     -----
     One sweep, shared with `max`.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -1514,31 +1519,31 @@ def argmin(
     mask: Volume | None = None,
     nan: str = 'raise',
 ) -> Scalar:
-    """Find the place of the smallest voxel along an axis.
+    """Find the index of the smallest voxel along an axis.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int or str, optional
-        The axis, as a number as in numpy or a name such as ``"z"``. By default the place is an index
+        The axis, a number as in numpy or a name such as ``"z"``. By default, the result is an index
         into the flattened volume, as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
 
     Returns
     -------
     Scalar
-        A lazy int64 array of the other axes, or a lazy number: the index of the smallest voxel, the
-        first of several. (numpy's result for a line with NaN is the first NaN.)
+        A lazy int64 array with the remaining axes, or a lazy number: the index of the smallest
+        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -1551,9 +1556,10 @@ def argmin(
     -----
     One sweep, shared with `min`.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -1573,25 +1579,25 @@ def autolevel(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Stretch the contrast: the minimum around a voxel becomes 0, and the maximum the dtype's.
+    """Stretch the contrast locally: the minimum around a voxel becomes 0, and the maximum the dtype's.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: unsigned integers of up to 32 bits,
-        or floats.
+        A volume or an array with up to three axes: unsigned integers of up to 32 bits, or floats.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype; 0 where all voxels around are equal. Floats are from 0 to 1.
+        A volume of the input's dtype; 0 where all voxels of the neighbourhood are equal. Floats
+        range from 0 to 1.
 
     Raises
     ------
@@ -1599,7 +1605,7 @@ def autolevel(
         If a parameter is out of range or does not have one entry for each axis, or not exactly one of
         ``size`` and ``footprint`` is given.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has another dtype.
+        If ``volume`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -1608,11 +1614,11 @@ def autolevel(
 
     Notes
     -----
-    Voxels beyond the edges do not count. The result for uint8 equals scikit-image, which scales uint16 to
-    the maximum of the image instead.
+    Voxels beyond the edges are ignored. For uint8, the result equals scikit-image's; it scales
+    uint16 to the maximum of the image instead.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -1629,7 +1635,7 @@ def ball(
     radius: float | Sequence[float],
     ndim: int = 3,
 ) -> np.ndarray:
-    """Make a ball or ellipsoid as footprint.
+    """Make a footprint in the shape of a ball or ellipsoid.
 
     Parameters
     ----------
@@ -1641,7 +1647,7 @@ def ball(
     Returns
     -------
     numpy.ndarray
-        An array of bool with ``2 * int(radius) + 1`` voxels along each axis.
+        A bool array with ``2 * int(radius) + 1`` voxels along each axis.
 
     Raises
     ------
@@ -1681,14 +1687,13 @@ def binary_closing(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
         Structuring element, one dimension for each axis; by default the voxel and its neighbours
         that share a face (a cross of radius 1).
     iterations : int, default: 1
-        Number of repetitions, from 1 to 1000. Unlike in scipy, 0 (until nothing changes) is not
-        offered: see `binary_propagation`.
+        Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
+        available; use `binary_propagation`.
     mask : Volume, optional
         Only voxels with a nonzero mask change.
     border_value : {0, 1, "ignore"}, default: 0
@@ -1696,9 +1701,9 @@ def binary_closing(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -1719,8 +1724,8 @@ def binary_closing(
 
     Notes
     -----
-    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
-    their radius, not to their voxels.
+    The result is identical to scipy's. For balls and ellipsoids from `ball`, the time is
+    proportional to the radius, not to the number of voxels.
 
     One sweep. The halo is twice the reach of the structuring element for each iteration: a window
     contains the slices for both steps.
@@ -1751,14 +1756,13 @@ def binary_dilation(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
         Structuring element, one dimension for each axis; by default the voxel and its neighbours
         that share a face (a cross of radius 1).
     iterations : int, default: 1
-        Number of repetitions, from 1 to 1000. Unlike in scipy, 0 (until nothing changes) is not
-        offered: see `binary_propagation`.
+        Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
+        available; use `binary_propagation`.
     mask : Volume, optional
         Only voxels with a nonzero mask change.
     border_value : {0, 1, "ignore"}, default: 0
@@ -1766,9 +1770,9 @@ def binary_dilation(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -1789,8 +1793,8 @@ def binary_dilation(
 
     Notes
     -----
-    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
-    their radius, not to their voxels.
+    The result is identical to scipy's. For balls and ellipsoids from `ball`, the time is
+    proportional to the radius, not to the number of voxels.
 
     One sweep. The halo is the reach of the structuring element for each iteration.
 
@@ -1820,14 +1824,13 @@ def binary_erosion(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
         Structuring element, one dimension for each axis; by default the voxel and its neighbours
         that share a face (a cross of radius 1).
     iterations : int, default: 1
-        Number of repetitions, from 1 to 1000. Unlike in scipy, 0 (until nothing changes) is not
-        offered: see `binary_propagation`.
+        Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
+        available; use `binary_propagation`.
     mask : Volume, optional
         Only voxels with a nonzero mask change.
     border_value : {0, 1, "ignore"}, default: 0
@@ -1835,9 +1838,9 @@ def binary_erosion(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -1858,8 +1861,8 @@ def binary_erosion(
 
     Notes
     -----
-    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
-    their radius, not to their voxels.
+    The result is identical to scipy's. For balls and ellipsoids from `ball`, the time is
+    proportional to the radius, not to the number of voxels.
 
     One sweep. The halo is the reach of the structuring element for each iteration.
 
@@ -1882,11 +1885,10 @@ def binary_fill_holes(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like, optional
-        The neighbours of a background voxel: 3 entries along each axis, symmetric about the centre;
-        by default all that share a face.
+        The neighbours of a background voxel: an array with 3 entries along each axis, symmetric
+        about the centre; by default all that share a face.
 
     Returns
     -------
@@ -1896,10 +1898,10 @@ def binary_fill_holes(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -1907,11 +1909,11 @@ def binary_fill_holes(
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -1933,13 +1935,12 @@ def binary_hit_or_miss(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Find positions where one pattern matches the foreground and another the background.
+    """Find positions where one pattern matches the foreground and a second one matches the background.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure1 : array_like of bool, optional
         The pattern of the foreground, one dimension for each axis; by default the cross of radius 1.
     structure2 : array_like of bool, optional
@@ -1949,7 +1950,7 @@ def binary_hit_or_miss(
     origin2 : int or sequence of int, optional
         Shift of ``structure2``; ``origin1`` by default.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -1965,7 +1966,7 @@ def binary_hit_or_miss(
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
     One sweep. The halo is the reach of the patterns.
 
@@ -1995,14 +1996,13 @@ def binary_opening(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
         Structuring element, one dimension for each axis; by default the voxel and its neighbours
         that share a face (a cross of radius 1).
     iterations : int, default: 1
-        Number of repetitions, from 1 to 1000. Unlike in scipy, 0 (until nothing changes) is not
-        offered: see `binary_propagation`.
+        Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
+        available; use `binary_propagation`.
     mask : Volume, optional
         Only voxels with a nonzero mask change.
     border_value : {0, 1, "ignore"}, default: 0
@@ -2010,9 +2010,9 @@ def binary_opening(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -2033,8 +2033,8 @@ def binary_opening(
 
     Notes
     -----
-    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
-    their radius, not to their voxels.
+    The result is identical to scipy's. For balls and ellipsoids from `ball`, the time is
+    proportional to the radius, not to the number of voxels.
 
     One sweep. The halo is twice the reach of the structuring element for each iteration: a window
     contains the slices for both steps.
@@ -2060,12 +2060,12 @@ def binary_propagation(
     Parameters
     ----------
     seed : Volume or numpy.ndarray
-        Nonzero voxels are seeds, which stay even outside of the mask.
+        Nonzero voxels are seeds, which are kept even outside of the mask.
     structure : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre; by default
-        all that share a face.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre; by default all that share a face.
     mask : Volume or numpy.ndarray, optional
-        Seeds grow where it is nonzero; everywhere by default.
+        Seeds grow where the mask is nonzero; everywhere by default.
 
     Returns
     -------
@@ -2075,10 +2075,10 @@ def binary_propagation(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -2087,11 +2087,11 @@ def binary_propagation(
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -2120,28 +2120,28 @@ def black_tophat(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box as flat structuring element; one for all axes, or one for each.
-        Give ``size``, ``footprint`` or ``structure``.
+        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
+        for each. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis, at the voxels
-        of ``footprint``, by default at all.
+        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -2152,8 +2152,8 @@ def black_tophat(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or a
-        footprint of another shape, or the volume's dtype cannot hold ``cval``.
+        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
+        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -2164,10 +2164,10 @@ def black_tophat(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
-    One sweep. The halo is twice the reach of the structuring element: a window contains the slices
-    for erosion and dilation.
+    One sweep. The halo is twice the reach of the structuring element: a window contains the slices for
+    both erosion and dilation.
 
     References
     ----------
@@ -2195,37 +2195,37 @@ def blob_dog(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel with up to three axes, or an array, which is opened. Intensities
-        keep their scale.
+        A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
         Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each. The radius of a blob is
+        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
         about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     sigma_ratio : float, default: 1.6
         The ratio of the standard deviations of successive scales, above 1.
     threshold : float, optional
-        Blobs have a response above it. By default 0.5, for integers times the maximum of the dtype, or
-        none with ``threshold_rel``.
+        Minimum response of a blob. By default 0.5, times the dtype's maximum for integers; no
+        minimum with ``threshold_rel``.
     overlap : float, default: 0.5
-        If two blobs overlap by more than this fraction of the smaller one, the smaller one is removed.
+        If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     threshold_rel : float, optional
-        Blobs have a response above this fraction of the largest response, in addition.
+        An additional minimum, as a fraction of the largest response.
     exclude_border : bool, int or sequence of int, default: False
-        Blobs closer than this to the border are excluded, in voxels; False is 0.
+        Minimum distance of blobs from the border, in voxels; False is 0.
 
     Returns
     -------
     Table
-        A lazy table: ``rank`` 1, 2, ... from the strongest blob, its position in columns with names
-        of axes (``z``, ``y``, ``x``), ``sigma`` in voxels (``sigma_z``, ... if a sigma is given for
-        each axis or as a length), and ``intensity``, the response.
+        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
+        position in columns with names of axes (``z``, ``y``, ``x``); ``sigma`` in voxels
+        (``sigma_z``, ... if a sigma is given for each axis or as a length); and ``intensity``, the
+        response.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the peaks need more memory than
+        If a parameter is out of range. On computation, if the peaks need more memory than is
         available.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -2237,12 +2237,13 @@ def blob_dog(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image, except where rounding decides, and where
-    several blobs overlap in a chain: pairs are then compared in the order of ranks. Pruning
-    considers all blobs of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
+    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
+    of the volume, so it does not depend on slabs.
 
-    One sweep, two with ``threshold_rel`` or without ``threshold``. The halo is four times the largest
-    scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes each.
+    One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is four times the
+    largest scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes
+    each.
 
     References
     ----------
@@ -2276,8 +2277,7 @@ def blob_doh(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel with two axes, or an array, which is opened. Intensities keep
-        their scale.
+        A volume or an array with one channel and two axes. Intensities keep their scale.
     min_sigma : float or str, default: 1
         Smallest standard deviation of a blob, from 1, in voxels or as a length such as ``"150 nm"``,
         which needs a volume with a voxel size. The radius of a blob is about ``sigma``.
@@ -2286,27 +2286,28 @@ def blob_doh(
     num_sigma : int, default: 10
         The number of scales between them, up to 100.
     threshold : float or None, default: 0.01
-        Blobs have a response above it, for integers above it times the square of the maximum of the
-        dtype. None is the smallest response.
+        Minimum response of a blob, times the square of the dtype's maximum for integers. None is
+        the smallest response.
     overlap : float, default: 0.5
-        If two blobs overlap by more than this fraction of the smaller one, the smaller one is removed.
+        If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     log_scale : bool, default: False
         Whether scales have equal ratios instead of equal differences.
     threshold_rel : float, optional
-        Blobs have a response above this fraction of the largest response, in addition.
+        An additional minimum, as a fraction of the largest response.
     exclude_border : bool, int or sequence of int, default: False
-        Blobs closer than this to the border are excluded, in voxels; False is 0.
+        Minimum distance of blobs from the border, in voxels; False is 0.
 
     Returns
     -------
     Table
-        A lazy table: ``rank`` 1, 2, ... from the strongest blob, its position in columns with names
-        of axes (``y``, ``x``), ``sigma`` in voxels, and ``intensity``, the response.
+        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
+        position in columns with names of axes (``y``, ``x``); ``sigma`` in voxels; and
+        ``intensity``, the response.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the peaks need more memory than
+        If a parameter is out of range. On computation, if the peaks need more memory than is
         available.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -2317,12 +2318,12 @@ def blob_doh(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image, except where rounding decides, and where
-    several blobs overlap in a chain: pairs are then compared in the order of ranks. As there,
-    derivatives are differences of sums over boxes. They are reflected at the edges, where scikit-image
-    moves boxes or cuts them off, and it replaces negative sums by 0.
+    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
+    overlapping blobs, where pairs are compared in the order of ranks. As in scikit-image,
+    derivatives are differences of sums over boxes. At the edges, the image is reflected;
+    scikit-image moves or clips the boxes, and replaces negative sums with 0.
 
-    One sweep, two with ``threshold_rel`` or without ``threshold``. The halo is about 1.5 times
+    One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is about 1.5 times
     ``max_sigma``. One worker collects all peaks, about 300 bytes each.
 
     References
@@ -2358,39 +2359,39 @@ def blob_log(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel with up to three axes, or an array, which is opened. Intensities
-        keep their scale.
+        A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
         Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each. The radius of a blob is
+        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
         about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     num_sigma : int, default: 10
         The number of scales between them, up to 100.
     threshold : float, optional
-        Blobs have a response above it. By default 0.2, for integers times the maximum of the dtype, or
-        none with ``threshold_rel``.
+        Minimum response of a blob. By default 0.2, times the dtype's maximum for integers; no
+        minimum with ``threshold_rel``.
     overlap : float, default: 0.5
-        If two blobs overlap by more than this fraction of the smaller one, the smaller one is removed.
+        If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     log_scale : bool, default: False
         Whether scales have equal ratios instead of equal differences.
     threshold_rel : float, optional
-        Blobs have a response above this fraction of the largest response, in addition.
+        An additional minimum, as a fraction of the largest response.
     exclude_border : bool, int or sequence of int, default: False
-        Blobs closer than this to the border are excluded, in voxels; False is 0.
+        Minimum distance of blobs from the border, in voxels; False is 0.
 
     Returns
     -------
     Table
-        A lazy table: ``rank`` 1, 2, ... from the strongest blob, its position in columns with names
-        of axes (``z``, ``y``, ``x``), ``sigma`` in voxels (``sigma_z``, ... if a sigma is given for
-        each axis or as a length), and ``intensity``, the response.
+        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
+        position in columns with names of axes (``z``, ``y``, ``x``); ``sigma`` in voxels
+        (``sigma_z``, ... if a sigma is given for each axis or as a length); and ``intensity``, the
+        response.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the peaks need more memory than
+        If a parameter is out of range. On computation, if the peaks need more memory than is
         available.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -2402,13 +2403,13 @@ def blob_log(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image, except where rounding decides, and where
-    several blobs overlap in a chain: pairs are then compared in the order of ranks. Pruning
-    considers all blobs of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
+    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
+    of the volume, so it does not depend on slabs.
 
-    One sweep, two with ``threshold_rel`` or without ``threshold``. All scales are computed in the same
-    sweep. The halo is four times ``max_sigma``, so downsample a volume with large blobs. One worker
-    collects all peaks, about 300 bytes each.
+    One sweep, or two with ``threshold_rel`` or without ``threshold``. All scales are computed in
+    the same sweep. The halo is four times ``max_sigma``, so downsample volumes with large blobs.
+    One worker collects all peaks, about 300 bytes each.
 
     References
     ----------
@@ -2432,16 +2433,16 @@ def boundary_scores(
     tolerance: float = 0,
     ignore_labels: Iterable[int] = (),
 ) -> tuple[Scalar, Scalar]:
-    """Compare two segmentations by the voxels at boundaries of segments.
+    """Compare two segmentations by the voxels at the boundaries of segments.
 
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0. 0 is a label like others.
+        Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     tolerance : float, default: 0
         The largest distance, in voxels, at which boundaries match.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` to ignore with their voxels.
+        Labels of ``truth`` to ignore, together with their voxels.
 
     Returns
     -------
@@ -2454,7 +2455,7 @@ def boundary_scores(
     ValueError
         If shapes differ, or ``tolerance`` is negative or not a number.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -2462,9 +2463,9 @@ def boundary_scores(
 
     Notes
     -----
-    A boundary voxel shares a face with a voxel of another label, as in scikit-image with
-    ``connectivity=1`` and ``mode="thick"``. One sweep, or two with a ``tolerance`` above 16. Counts of
-    voxels are exact, and each score is rounded once.
+    A boundary voxel shares a face with a voxel of a different label, as in scikit-image with
+    ``connectivity=1`` and ``mode="thick"``. One sweep, or two with a ``tolerance`` above 16. Counts
+    of voxels are exact, and each score is rounded once.
 
     References
     ----------
@@ -2491,32 +2492,32 @@ def canny(
     mode: str | Sequence[str] = 'constant',
     cval: float = 0.0,
 ) -> Volume:
-    """Find edges as thin lines, or surfaces, that are connected to strong ones.
+    """Find edges as thin lines or surfaces that are connected to strong edges.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of two or three axes, or an array, which is opened. Intensities keep their scale.
+        A volume or an array with two or three axes. Intensities keep their scale.
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation in voxels, or as a length such as ``"150 nm"``, which needs a volume with a
-        voxel size. One for all axes, or one for each.
+        voxel size. One for all axes or one for each.
     low_threshold : float, optional
-        Edges have at least this gradient, by the Sobel filter; by default a tenth of the largest
-        number of the dtype, or 0.1 for floats.
+        Minimum gradient of an edge, computed with the Sobel filter; by default a tenth of the
+        dtype's maximum, or 0.1 for floats.
     high_threshold : float, optional
-        A connected edge has at least one voxel with this gradient; by default twice the default of
+        Minimum gradient of at least one voxel of a connected edge; by default twice the default of
         ``low_threshold``.
     use_quantiles : bool, default: False
-        Whether thresholds are fractions of voxels with a lower gradient, from 0 to 1.
+        Whether thresholds are quantiles of the gradient, from 0 to 1.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
         ``axes=(1, 2)`` finds edges slice by slice.
     mode : str or sequence of str, default: "constant"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
 
@@ -2539,12 +2540,12 @@ def canny(
 
     Notes
     -----
-    A voxel is an edge if its gradient is a maximum along the direction of the gradient, between
-    voxels by linear interpolation. The outer voxels of the volume are never edges. Edges are
+    A voxel is an edge if its gradient is a maximum along the gradient's direction; values between
+    voxels are interpolated linearly. The outer voxels of the volume are never edges. Edges are
     connected across faces, edges and corners of voxels, in the whole volume.
 
-    Two sweeps, and additional ones for `percentile` with ``use_quantiles``. The halo is four sigma and two
-    voxels. In two dimensions the result equals scikit-image's, except where rounding decides.
+    Two sweeps, plus the sweeps of `percentile` with ``use_quantiles``. The halo is four sigma and
+    two voxels. In two dimensions, the result equals scikit-image's except for rounding.
 
     References
     ----------
@@ -2572,17 +2573,17 @@ def center_of_mass(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
 
     Returns
     -------
@@ -2593,8 +2594,8 @@ def center_of_mass(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -2606,7 +2607,8 @@ def center_of_mass(
     -----
     One sweep.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -2626,7 +2628,7 @@ def channels(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume with or without an axis of channels, or an array.
+        A volume or an array, with or without a channel axis.
 
     Returns
     -------
@@ -2664,28 +2666,30 @@ def classify(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        The same features as channels that the classifier was trained with.
+        Features as channels, the same as those that the classifier was trained with.
     classifier : PixelClassifier, path or forest
-        The result of `pixel_classifier`, the path or URL of its file, or a trained classifier of
-        scikit-learn that `pixel_classifier` can train.
+        The result of `pixel_classifier`, the path or URL of its file, or a trained scikit-learn
+        classifier of a type that `pixel_classifier` supports.
     probabilities : bool, default: False
-        Whether to return the share of each class instead of the class with the largest share.
+        Whether to return the probability of each class instead of the most probable class.
 
     Returns
     -------
     Volume
-        The class of each voxel, as uint8, or uint16 for classes above 255; of classes with equal shares
-        the smallest one. With ``probabilities``, a float32 volume with a channel for each class, such as
-        ``"class 2"``. A voxel with a NaN among its features is 0, or NaN.
+        The class of each voxel, as uint8, or uint16 for classes above 255; the smallest of equally
+        probable classes. With ``probabilities``, a float32 volume with a channel for each class,
+        such as ``"class 2"``. Voxels with a NaN among their features are 0, or NaN for
+        probabilities.
 
     Raises
     ------
     ValueError
-        If number or names of the channels differ from the classifier, or it is larger than 32 MiB.
+        If the number or names of the channels differ from the classifier's, or the classifier is
+        larger than 32 MiB.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``classifier`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``classifier`` is not supported.
     FileNotFoundError, VolumeError
-        If there is no file of a classifier at the path.
+        If there is no classifier file at the path.
 
     See Also
     --------
@@ -2695,11 +2699,11 @@ def classify(
 
     Notes
     -----
-    Pointwise: no halo, and one sweep with the features, which are not stored. The time grows with the
-    number of trees. The result of a forest equals scikit-learn's ``predict`` and ``predict_proba`` in one
-    thread, bit for bit (probabilities as float32). Scores of boosted trees are added in scikit-learn's
-    order, and probabilities follow within 1e-15. The trees become part of the plan. Reading a file executes
-    nothing from it.
+    Pointwise: no halo. Features are computed in the same sweep and not stored. The time grows with
+    the number of trees. The result of a forest equals scikit-learn's ``predict`` and
+    ``predict_proba`` in one thread, bit for bit (probabilities as float32). Scores of boosted trees
+    are added in scikit-learn's order, and probabilities agree within 1e-15. The trees become part
+    of the plan. Reading a classifier file executes no code from it.
 
     References
     ----------
@@ -2725,30 +2729,30 @@ def clear_border(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A mask or labels. Connected voxels with the same value are one object.
+        A mask or labels. Connected voxels with the same value form one object.
     buffer_size : int, default: 0
-        Width of the border, in voxels in addition to the outermost ones.
+        Number of voxels to add to the border, which is one voxel wide.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype with 0 in removed objects.
+        A volume of the input's dtype in which removed objects are 0.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     Notes
     -----
-    The result is identical to scikit-image.
+    The result is identical to scikit-image's.
 
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -2773,11 +2777,11 @@ def clip(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     min : number, Scalar, Volume or numpy.ndarray, optional
-        Lower voxels become this value.
+        The lower limit; lower voxels are set to this value.
     max : number, Scalar, Volume or numpy.ndarray, optional
-        Higher voxels become this value.
+        The upper limit; higher voxels are set to this value.
 
     Returns
     -------
@@ -2797,7 +2801,7 @@ def clip(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -2815,17 +2819,17 @@ def combine_stains(
     *,
     dtype: Any = None,
 ) -> Volume:
-    """Compute colours from stains by a matrix.
+    """Compute colours from stains with a matrix.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         One channel for each of three stains, as from `separate_stains`.
     matrix : array_like of 3 x 3
-        Its rows are the red, green and blue that each stain absorbs, as
+        A matrix with a row for each stain: the red, green and blue that it absorbs, like
         ``skimage.color.rgb_from_hdx``.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -2838,7 +2842,7 @@ def combine_stains(
         If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, or
         ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
         more than 16 bits.
 
     See Also
@@ -2847,7 +2851,7 @@ def combine_stains(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -2885,18 +2889,18 @@ def compute(
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        ``volume.to(path)`` and ``table.to(path)`` are written; others are returned in memory. A list is
-        accepted, too.
+        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; others are
+        returned in memory. Lists are accepted as well.
     memory : int or str, optional
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if one thread does
-        much of a slab's work and the memory suffices.
+        Number of slabs in flight. By default one for every four cores, and more if much of the work on
+        a slab is single-threaded and the memory suffices.
     machines : int, optional
-        Number of machines that share the slabs, where a runner has several: slabs are small enough for
-        each to get many. By default Beam's options decide, ``max_num_workers``, ``num_workers`` or
-        ``parallelism``, or it is 1.
+        Number of machines that share the slabs, for runners with several. Slabs are made small enough
+        for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
+        ``parallelism``, otherwise 1.
     threads : int, optional
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
@@ -2907,7 +2911,7 @@ def compute(
     journal : str, os.PathLike or dict, optional
         Folder of the journal and of intermediate results; by default ``.run`` next to the first output.
     keep_journal : bool, default: True
-        Whether to keep the journal when the run has ended successfully. `verify` needs it.
+        Whether to keep the journal after a successful run. `verify` needs it.
     resume : bool, default: False
         Whether to continue a stopped run from its complete slabs.
     overwrite : bool, default: False
@@ -2915,48 +2919,48 @@ def compute(
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-        runs that may use more than half of the free memory, and for runs with ``options``. Those use
+        runs with ``options`` and runs that may use more than half of the free memory. These use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it. By default a bar
-        is shown on a terminal and in notebooks, for runs of more than one second. Otherwise a line is
-        shown for each pass, for runs of more than five seconds.
+        Whether to show progress on standard error, or a function to call with the progress. By default,
+        terminals and notebooks show a progress bar for runs of more than one second. Elsewhere, runs of
+        more than five seconds print a line for each pass.
     accelerator : str, optional
-        The accelerator that machines need for passes that run a network, or stages on a device, as a
-        Beam resource hint such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the
-        default with ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore
-        it.
+        The accelerator for passes that run a network or use a device. It is a Beam resource hint such
+        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
+        Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
-        Where stages run: "cuda" runs each stage with device code on the GPU of its worker, and "auto" only
-        those for which this is worth the copies, if there is a GPU; slabs that a GPU fails to compute are
-        then computed on the CPU. The results have the same bits. By default "cpu".
+        Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
+        its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
+        fail on the GPU are then computed on the CPU. The results have the same bits.
     device_memory : int or str, optional
         Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
         memory by default.
     max_retries : int, default: 1
-        How often a step is retried that raises the same error again, unless a machine or the storage
-        caused it. After that the run ends, even if its runner would retry further.
+        How often to retry a step that raises the same error again, unless a machine or the storage
+        caused it. Then the run ends, even if its runner would continue to retry.
 
     Returns
     -------
     object or tuple
-        For each target the written `Volume`, a numpy array or number, the path of a written table, or the
-        rows of another table: a dict of columns for pandas, polars and ``dict()``, with the methods of
-        `pyarrow.Table`. Several targets give a tuple. None if ``options`` let Dataflow's runner only
-        describe the job (``dry_run``, ``template_location``); nothing is run then.
+        For each target, the written `Volume`, a numpy array or number, or the path of a written
+        table. A table without a path is returned as a dict of columns, for pandas, polars and
+        ``dict()``, with the methods of `pyarrow.Table`. The results of several targets are returned
+        as a tuple. The result is None if ``options`` make Dataflow's runner only describe the job
+        (``dry_run``, ``template_location``).
 
     Raises
     ------
     ValueError
-        If the request cannot work: memory is too small (the message names the smallest that
-        works), ``slab`` does not consist of whole write units, or an output is also an input.
-        Nothing is started in this case.
+        If the request is impossible, because memory is too small (the message contains the minimum),
+        ``slab`` does not consist of whole write units, or an output is also an input. In this case,
+        nothing is started.
     FileExistsError
         If an output exists and neither ``resume`` nor ``overwrite`` is set.
     WorkerDied
-        If a worker process was killed. The message names the slabs that were started last.
+        If a worker process was killed. The message lists the slabs that were started last.
 
     See Also
     --------
@@ -2965,8 +2969,8 @@ def compute(
 
     Notes
     -----
-    All targets are computed together: they share passes over the inputs. Memory stays below ``memory``, in
-    addition to returned arrays, which are limited by `options.max_inmemory`.
+    All targets are computed together and share passes over the inputs. Memory stays below
+    ``memory``, excluding returned arrays, which are limited by `options.max_inmemory`.
 
     Examples
     --------
@@ -2984,9 +2988,9 @@ def concatenate(
     Parameters
     ----------
     volumes : sequence of Volume or numpy.ndarray
-        One or more volumes with the same axes, and of one shape except along ``axis``.
+        One or more volumes with the same axes, and with the same shape except along ``axis``.
     axis : int, default: 0
-        The axis, counted from 0, or from -1 backwards; it cannot be time.
+        The axis, counted from 0, or backwards from -1; it cannot be the time axis.
 
     Returns
     -------
@@ -3007,8 +3011,8 @@ def concatenate(
 
     Notes
     -----
-    Each volume is padded to the whole extent, and then selected, in the same sweep. For files along
-    z, ``bv.open([first, second])`` is faster.
+    In one sweep, each volume is padded to the whole extent, and then selected where it has voxels.
+    To join files along z, ``bv.open([first, second])`` is faster.
 
     References
     ----------
@@ -3027,28 +3031,28 @@ def contingency(
     *,
     ignore_labels: Iterable[int] = (),
 ) -> Table:
-    """Count the voxels that each pair of labels of two volumes shares.
+    """Count the voxels shared by each pair of labels of two volumes.
 
     Parameters
     ----------
     a, b : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0. 0 is a label like others.
+        Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     ignore_labels : iterable of int, default: ()
-        Labels of ``a`` to ignore with their voxels.
+        Labels of ``a`` to ignore, together with their voxels.
 
     Returns
     -------
     Table
-        A lazy table with columns ``label_a``, ``label_b`` (uint64) and ``count`` (int64): a sorted
-        row for each pair that shares voxels.
+        A lazy table with columns ``label_a``, ``label_b`` (uint64) and ``count`` (int64), and a row
+        for each pair that shares voxels, sorted by label.
 
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, or the pairs need more memory than
-        available.
+        If shapes differ. On computation, if a label is negative, or the pairs need more memory than
+        is available.
     TypeError
-        If ``a`` or ``b`` is neither a volume nor an array, or has another dtype.
+        If ``a`` or ``b`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -3058,8 +3062,8 @@ def contingency(
 
     Notes
     -----
-    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, and several times that
-    while they are merged. No worker holds the whole table.
+    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, and several times as
+    much while they are merged. No worker holds the whole table.
 
     References
     ----------
@@ -3087,30 +3091,30 @@ def convolve(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     weights : array_like of float
         The weights, one dimension for each axis. Zeros are not part of the footprint.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -3118,7 +3122,7 @@ def convolve(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -3150,35 +3154,35 @@ def convolve1d(
     origin: int = 0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Convolve with a row of weights along one axis.
+    """Convolve with a 1-D array of weights along one axis.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     weights : array_like of float
-        The weights, in one dimension.
+        The weights, a 1-D sequence.
     axis : int, default: -1
-        The axis to work along, counted from 0, or from -1 backwards.
+        The axis to work along, counted from 0, or backwards from -1.
     mode : str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`.
-        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -3186,7 +3190,7 @@ def convolve1d(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -3194,7 +3198,7 @@ def convolve1d(
 
     Notes
     -----
-    One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together.
+    One sweep. The halo along the axis is ``len(weights) - 1`` voxels in total.
 
     References
     ----------
@@ -3212,14 +3216,14 @@ def coordinates(
     *,
     physical: bool = False,
 ) -> Volume:
-    """Make a volume of the coordinates of voxels along an axis.
+    """Make a volume of voxel coordinates along an axis.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        The volume for the shape, voxel size and origin. Its voxels are not read.
+        The volume that defines the shape, voxel size and origin. Its voxels are not read.
     axis : int
-        The axis, counted from 0, or from -1 backwards.
+        The axis, counted from 0, or backwards from -1.
     physical : bool, default: False
         Whether to return positions in the volume's unit, from its origin and voxel size, instead of
         indices.
@@ -3238,7 +3242,7 @@ def coordinates(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -3269,30 +3273,30 @@ def correlate(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     weights : array_like of float
         The weights, one dimension for each axis. Zeros are not part of the footprint.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -3300,7 +3304,7 @@ def correlate(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -3332,35 +3336,35 @@ def correlate1d(
     origin: int = 0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Correlate with a row of weights along one axis.
+    """Correlate with a 1-D array of weights along one axis.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     weights : array_like of float
-        The weights, in one dimension.
+        The weights, a 1-D sequence.
     axis : int, default: -1
-        The axis to work along, counted from 0, or from -1 backwards.
+        The axis to work along, counted from 0, or backwards from -1.
     mode : str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`.
-        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -3368,7 +3372,7 @@ def correlate1d(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -3376,7 +3380,7 @@ def correlate1d(
 
     Notes
     -----
-    One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together.
+    One sweep. The halo along the axis is ``len(weights) - 1`` voxels in total.
 
     References
     ----------
@@ -3403,15 +3407,15 @@ def correlation(
     a : Volume or numpy.ndarray
         The first volume.
     b : Volume or numpy.ndarray
-        The second one, of the same shape and axes. Different dtypes are promoted as in numpy.
+        The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation, or
-        are ignored in both.
+        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
+        ignored in both.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -3421,8 +3425,8 @@ def correlation(
     Raises
     ------
     ValueError
-        If the shapes or axes of the volumes differ, or a parameter is out of range; on computation,
-        if a voxel that counts is NaN or infinite and ``nan="raise"``, or no voxel counts.
+        If the shapes or axes of the volumes differ, or a parameter is out of range. On computation, if
+        an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
     TypeError
         If ``a`` or ``b`` is neither a volume nor an array.
 
@@ -3434,7 +3438,8 @@ def correlation(
     -----
     One sweep, which reads both volumes.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -3450,12 +3455,12 @@ def correlation(
 def cos(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take cosines of angles in radians.
+    """Compute cosines of angles in radians.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -3465,14 +3470,14 @@ def cos(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -3487,12 +3492,12 @@ def cos(
 def cosh(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take hyperbolic cosines.
+    """Compute hyperbolic cosines.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -3502,14 +3507,14 @@ def cosh(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -3533,27 +3538,27 @@ def count_nonzero(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy number. With ``axis``, a lazy array of the other axes.
+        The lazy number. With ``axis``, a lazy array with the remaining axes.
 
     Raises
     ------
     ValueError
-        If there is no such axis, or ``mask`` has other axes.
+        If there is no such axis, or ``mask`` has different axes.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -3563,9 +3568,9 @@ def count_nonzero(
 
     Notes
     -----
-    One sweep. NaN and infinite voxels are nonzero.
+    One sweep. NaN and infinite voxels count as nonzero.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
     References
     ----------
@@ -3594,17 +3599,17 @@ def covariance(
     a : Volume or numpy.ndarray
         The first volume.
     b : Volume or numpy.ndarray
-        The second one, of the same shape and axes. Different dtypes are promoted as in numpy.
+        The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     ddof : int, default: 1
         Subtracted from the number of voxels in the divisor.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation, or
-        are ignored in both.
+        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
+        ignored in both.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -3615,8 +3620,8 @@ def covariance(
     Raises
     ------
     ValueError
-        If the shapes or axes of the volumes differ, or a parameter is out of range; on computation,
-        if a voxel that counts is NaN or infinite and ``nan="raise"``, or no voxel counts.
+        If the shapes or axes of the volumes differ, or a parameter is out of range. On computation, if
+        an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
     TypeError
         If ``a`` or ``b`` is neither a volume nor an array.
 
@@ -3628,7 +3633,8 @@ def covariance(
     -----
     One sweep, which reads both volumes.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -3646,19 +3652,19 @@ def cross(
     radius: int | Sequence[int],
     ndim: int = 3,
 ) -> np.ndarray:
-    """Make a cross, with arms along each axis, as footprint.
+    """Make a footprint in the shape of a cross, with arms along each axis.
 
     Parameters
     ----------
     radius : int or sequence of int
-        Length of the arms in voxels; one for all axes, or one for each.
+        Length of the arms in voxels; one for all axes or one for each.
     ndim : int, default: 3
         Number of axes for a single ``radius``.
 
     Returns
     -------
     numpy.ndarray
-        An array of bool with ``2 * radius + 1`` voxels along each axis.
+        A bool array with ``2 * radius + 1`` voxels along each axis.
 
     Raises
     ------
@@ -3684,7 +3690,7 @@ def cube(
     size: int,
     ndim: int = 3,
 ) -> np.ndarray:
-    """Make a cube as footprint.
+    """Make a footprint in the shape of a cube.
 
     Parameters
     ----------
@@ -3696,7 +3702,7 @@ def cube(
     Returns
     -------
     numpy.ndarray
-        An array of bool, all True, with ``size`` voxels along each axis.
+        A bool array, all True, with ``size`` voxels along each axis.
 
     Raises
     ------
@@ -3727,15 +3733,15 @@ def cumsum(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, default: 0
-        The axis, counted from 0, or from -1 backwards. Running sums of all voxels in one sequence
-        are not offered.
+        The axis, counted from 0, or backwards from -1. numpy's running sum of the flattened array
+        is not available.
 
     Returns
     -------
     Volume
-        An int64 volume for bool and signed integers, uint64 for unsigned ones, float64 for
+        An int64 volume for bool and signed integers, uint64 for unsigned integers, or float64 for
         floats. Integers wrap around, as in numpy.
 
     Raises
@@ -3747,9 +3753,9 @@ def cumsum(
 
     Notes
     -----
-    One sweep along y and x. Along z, integers need two: the sums of slabs, then the voxels. Floats
-    are added in order from the first voxel, like float64 in numpy, so slabs along z are as deep as
-    the volume, with one sweep.
+    One sweep along y and x. Along z, integers need two sweeps: one for the sums of slabs, and one
+    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. They are added
+    in order from the first voxel, like float64 in numpy.
 
     References
     ----------
@@ -3779,15 +3785,15 @@ def cut(
     Returns
     -------
     Table
-        A lazy table with columns ``label`` and ``segment``, the largest label of the segment: a row
-        for each label that became a part of another. Other labels do not change:
-        ``bv.relabel(labels, table, missing="keep")``.
+        A lazy table with columns ``label`` and ``segment``, the largest label of the segment. It
+        has a row for each label that became a part of a different one. The remaining labels do not
+        change: ``bv.relabel(labels, table, missing="keep")``.
 
     Raises
     ------
     ValueError
-        If a column is missing; on computation, if ``merges`` is not a table of merges or needs more
-        memory than available.
+        If a column is missing. On computation, if ``merges`` is not a table of merges or needs more
+        memory than is available.
     TypeError
         If ``merges`` is not a table.
 
@@ -3799,9 +3805,9 @@ def cut(
     Notes
     -----
     There is no sweep except for ``merges``. Segments are the same as from `agglomerate` with this
-    threshold, if it is at least the original one. Ranges of labels are processed in a tree, as by
-    `agglomerate`: a worker holds the merges that cross the borders of ranges, about 100 bytes each;
-    a worker without enough memory refuses them.
+    threshold, if it is at least the original one. Ranges of labels are processed in a tree, as in
+    `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes each;
+    without enough memory, it raises an error.
 
     References
     ----------
@@ -3823,28 +3829,28 @@ def denoise_bilateral(
     mode: str | Sequence[str] = 'constant',
     cval: float = 0.0,
 ) -> Volume:
-    """Denoise and keep edges: a mean of near voxels with similar intensities.
+    """Denoise with a mean of nearby voxels with similar intensities, which keeps edges.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     win_size : int or sequence of int, optional
-        Extent of the window in voxels, odd; one for all axes, or one for each. By default three
-        ``sigma_spatial`` on each side, and 5 or more.
+        Extent of the window in voxels, odd; one for all axes or one for each. By default three
+        ``sigma_spatial`` on each side, and at least 5.
     sigma_color : float or Scalar, optional
         Standard deviation of the Gaussian of differences of intensity; by default the standard
-        deviation of the volume, which takes an additional sweep. Larger numbers smooth edges more.
+        deviation of the volume, which needs an additional sweep. Larger numbers smooth edges more.
     sigma_spatial : float, str or sequence of them, default: 1
         Standard deviation of the Gaussian of distances, in voxels or as a length such as
-        ``"15 nm"``. One for all axes, or one for each; 0 along z filters slice by slice.
+        ``"15 nm"``. One for all axes or one for each; 0 along z filters slice by slice.
     mode : str or sequence of str, default: "constant"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
 
@@ -3852,7 +3858,7 @@ def denoise_bilateral(
     -------
     Volume
         A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
-        for others.
+        for other dtypes.
 
     Raises
     ------
@@ -3868,12 +3874,12 @@ def denoise_bilateral(
 
     Notes
     -----
-    One sweep, two without ``sigma_color``. The halo is half of the window. The time grows with the
-    voxels of the window.
+    One sweep, or two without ``sigma_color``. The halo is half of the window. The time grows with
+    the number of voxels in the window.
 
-    Weights are computed with an error of 1e-7, along three axes, too. scikit-image has a table of
-    ``bins`` instead, and its weights of distances are shifted in odd windows. Each channel is filtered
-    by itself.
+    Weights are computed with an error of 1e-7, for up to three axes. Instead, scikit-image uses a
+    table of ``bins``, and its spatial weights are shifted in odd windows. Each channel is filtered
+    separately.
 
     References
     ----------
@@ -3897,26 +3903,28 @@ def denoise_nl_means(
     mode: str | Sequence[str] = 'mirror',
     cval: float = 0.0,
 ) -> Volume:
-    """Denoise and keep textures: a mean of near voxels with similar surroundings.
+    """Denoise with a mean of nearby voxels with similar surroundings, which keeps textures.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     patch_size : int or sequence of int, default: 7
-        Extent of the surroundings that are compared, in voxels. Even numbers are increased by 1. One
-        for all axes, or one for each; 1 along z compares slices.
+        Extent of the patches to compare, in voxels. Even numbers are increased by 1. One for all
+        axes or one for each; 1 along z compares slices.
     patch_distance : int or sequence of int, default: 11
-        The largest distance of a voxel that counts, along each axis. 0 along z filters slice by slice.
+        The maximum distance of voxels to include, along each axis. 0 along z filters slice by
+        slice.
     h : float or Scalar, default: 0.1
-        Intensities that differ by less are similar. Start with ``0.8 * bv.estimate_sigma(volume)``.
+        The difference up to which intensities are similar. Start with ``0.8 *
+        bv.estimate_sigma(volume)``.
     sigma : float or Scalar, default: 0.0
-        Standard deviation of the noise, which is subtracted from differences. Take a smaller ``h``
-        with it.
+        Standard deviation of the noise, which is subtracted from differences. Use a smaller ``h``
+        in this case.
     mode : str or sequence of str, default: "mirror"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each.
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or
+        one for each.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
 
@@ -3924,7 +3932,7 @@ def denoise_nl_means(
     -------
     Volume
         A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
-        for others.
+        for other dtypes.
 
     Raises
     ------
@@ -3940,12 +3948,12 @@ def denoise_nl_means(
 
     Notes
     -----
-    One sweep. The halo is ``patch_distance + patch_size // 2`` voxels. The time grows with the number of
-    voxels within ``patch_distance``, and hardly with ``patch_size``.
+    One sweep. The halo is ``patch_distance + patch_size // 2`` voxels. The time grows with the
+    number of voxels within ``patch_distance``, but hardly depends on ``patch_size``.
 
-    It is scikit-image's method with ``fast_mode=True`` and ``preserve_range=True``. Weights have an error
-    of 1e-7, and patches are centred; scikit-image's have an error of 3 percent and lack their first row,
-    column and slice. Each channel is filtered by itself.
+    The method is scikit-image's with ``fast_mode=True`` and ``preserve_range=True``. Weights have
+    an error of 1e-7 (3 percent in scikit-image). Patches are centred, whereas scikit-image's lack
+    their first row, column and slice. Each channel is filtered separately.
 
     References
     ----------
@@ -3965,23 +3973,24 @@ def denoise_tv_chambolle(
     *,
     max_num_iter: int = 50,
 ) -> Volume:
-    """Denoise and keep edges, with flat areas between them: minimize the total variation.
+    """Denoise by minimizing the total variation, which keeps edges with flat areas between them.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     weight : float or Scalar, default: 0.1
         How much to denoise, in units of intensity. Start with ``bv.estimate_sigma(volume)``.
     max_num_iter : int, default: 50
-        The number of iterations, from 1; 1 returns the volume. Larger weights need more.
+        The number of iterations, at least 1; 1 returns the volume. Larger weights need more
+        iterations.
 
     Returns
     -------
     Volume
         A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
-        for others.
+        for other dtypes.
 
     Raises
     ------
@@ -3998,12 +4007,12 @@ def denoise_tv_chambolle(
 
     Notes
     -----
-    One sweep. The halo is ``max_num_iter - 1`` voxels, and memory has four floats per iteration for each
-    voxel of a slice of the slab.
+    One sweep. The halo is ``max_num_iter - 1`` voxels. Memory holds four floats per iteration for
+    each voxel of a slice of the slab.
 
-    All iterations are computed. scikit-image stops earlier if the energy of the whole volume changes
-    by less than ``eps``; the result is its result with ``eps=0``. Intensities keep their scale, so for
-    integers ``weight`` is a multiple of scikit-image's. Each channel is denoised by itself.
+    All iterations are computed, as in scikit-image with ``eps=0``; otherwise, scikit-image stops
+    when the energy of the whole volume changes by less than ``eps``. Intensities keep their scale,
+    so for integers ``weight`` is a multiple of scikit-image's. Each channel is denoised separately.
 
     References
     ----------
@@ -4024,28 +4033,28 @@ def denoise_wiener(
     *,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Denoise where the local variance is close to the noise, and keep edges.
+    """Denoise where the local variance is close to the noise, which keeps edges.
 
-    The result is ``mean + (1 - noise / variance) * (volume - mean)`` with the mean and the variance
-    of each voxel's window, and the mean where the variance is at most the noise.
+    The result is ``mean + (1 - noise / variance) * (volume - mean)``, with the mean and variance of
+    each voxel's window. Where the variance does not exceed the noise, it is the mean.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     mysize : int or sequence of int, default: 3
-        Extent of the window in voxels, an odd number; one for all axes, or one for each.
+        Extent of the window in voxels, an odd number; one for all axes or one for each.
     noise : float, optional
         The variance of the noise; by default the mean of the local variances of all channels,
-        without NaN, which takes an additional sweep.
+        without NaN, which needs an additional sweep.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -4053,7 +4062,7 @@ def denoise_wiener(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -4062,9 +4071,9 @@ def denoise_wiener(
 
     Notes
     -----
-    One sweep, two without ``noise``. The halo is ``mysize // 2`` voxels on each side. Computed in
-    float64, also for integers, which overflow in scipy. The volume is 0 beyond its edges, as in
-    scipy.
+    One sweep, or two without ``noise``. The halo is ``mysize // 2`` voxels on each side.
+    Computation is in float64, including for integers, which overflow in scipy. The volume is 0
+    beyond its edges, as in scipy.
 
     References
     ----------
@@ -4083,31 +4092,32 @@ def diameter_closing(
     diameter_threshold: int = 8,
     connectivity: int = 1,
 ) -> Volume:
-    """Fill the dark components with a smaller extent than a threshold, at each grey level.
+    """Fill dark components with an extent below a threshold, at each grey level.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A bool volume, or a volume of any numbers, where NaN is the largest one.
+        A volume of bool or numbers; NaN counts as the largest.
     diameter_threshold : int, default: 8
-        The smallest extent to keep, in voxels: the longest side of a component's box.
+        The smallest extent to keep, in voxels. The extent is the longest side of a component's
+        bounding box.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A voxel gets the lowest level at which it is in a dark component
-        of this extent, at most the highest level of the volume.
+        A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
+        component of this extent, or the highest level of the volume if there is none.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -4117,8 +4127,8 @@ def diameter_closing(
 
     Notes
     -----
-    The result is identical to scikit-image, except in volumes that are smaller than the threshold
-    along all axes: they get their highest level. One sweep, with a halo of
+    The result is identical to scikit-image's, except for volumes that are smaller than the
+    threshold along all axes. These are set to their highest level. One sweep, with a halo of
     ``diameter_threshold - 1`` voxels.
 
     References
@@ -4136,31 +4146,32 @@ def diameter_opening(
     diameter_threshold: int = 8,
     connectivity: int = 1,
 ) -> Volume:
-    """Remove the bright components with a smaller extent than a threshold, at each grey level.
+    """Remove bright components with an extent below a threshold, at each grey level.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A bool volume, or a volume of any numbers, where NaN is the largest one.
+        A volume of bool or numbers; NaN counts as the largest.
     diameter_threshold : int, default: 8
-        The smallest extent to keep, in voxels: the longest side of a component's box.
+        The smallest extent to keep, in voxels. The extent is the longest side of a component's
+        bounding box.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A voxel gets the highest level at which it is in a component of
-        this extent, at least the lowest level of the volume.
+        A volume of the input's dtype. Each voxel gets the highest level at which it is in a
+        component of this extent, or the lowest level of the volume if there is none.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -4170,9 +4181,9 @@ def diameter_opening(
 
     Notes
     -----
-    The result is identical to scikit-image, except in volumes that are smaller than the threshold
-    along all axes: they get their lowest level, and 0 there. One sweep, with a halo of
-    ``diameter_threshold - 1`` voxels.
+    The result is identical to scikit-image's, except for volumes that are smaller than the
+    threshold along all axes. These are set to their lowest level, in scikit-image to 0. One sweep,
+    with a halo of ``diameter_threshold - 1`` voxels.
 
     References
     ----------
@@ -4196,36 +4207,36 @@ def difference_of_gaussians(
     truncate: float = 4.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Keep structures between two sizes: the difference of two Gaussians.
+    """Keep structures between two sizes, as the difference of two Gaussians.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     low_sigma : float, str or sequence of them
         Standard deviation of the narrower Gaussian, in voxels or as a length such as ``"15
-        nm"``, which needs a volume with a voxel size. One for all axes, or one for each.
+        nm"``, which needs a volume with a voxel size. One for all axes or one for each.
     high_sigma : float, str or sequence of them, optional
         Standard deviation of the wider Gaussian; 1.6 times ``low_sigma`` by default.
     mode : str or sequence of str, default: "nearest"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     truncate : float, default: 4.0
         Where the Gaussian is cut off, in standard deviations.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -4233,7 +4244,7 @@ def difference_of_gaussians(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     Notes
     -----
@@ -4261,13 +4272,14 @@ def distance_transform_cdt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground; others have distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
+        distance 0.
     metric : {"chessboard", "taxicab", "cityblock", "manhattan"} or array_like, default: "chessboard"
-        The length of a step along several axes: 1 for ``"chessboard"``, the number of axes for the
-        others. Alternatively an equivalent structure: all neighbours, or the ones that share a face.
+        The metric: in ``"chessboard"``, a diagonal step has length 1; in the others, its length is
+        the number of axes. Alternatively an equivalent structure: all neighbours, or only those
+        that share a face.
     return_indices : bool, default: False
-        Not offered; True is an error.
+        Not available; True is an error.
 
     Returns
     -------
@@ -4287,9 +4299,9 @@ def distance_transform_cdt(
 
     Notes
     -----
-    Two sweeps: the first finds, for each slab, the distance to background along z; the second
-    computes the distances, on whole planes. A slab keeps one small number for each column of voxels
-    and each window between them.
+    Two sweeps: the first finds the distance to the background along z in each slab, and the second
+    computes the distances in whole planes. A slab keeps one small number for each column of voxels
+    and each window between the two sweeps.
 
     References
     ----------
@@ -4323,17 +4335,18 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground; others have distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
+        distance 0.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes, or one for each; 1 by default. ``"voxel_size"`` takes it
-        from the volume, so distances are in the volume's unit.
+        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
+        volume's, so distances are in its unit.
     squared : bool, default: False
-        Whether to return squared distances, as float64. They are exact integers for a sampling of 1.
+        Whether to return squared distances, as float64. With a sampling of 1, they are exact
+        integers.
     max_distance : float or str, optional
-        The maximum of distances, in the unit of ``sampling``, or with ``sampling="voxel_size"`` as a
-        text such as ``"200 nm"``. The transform is then a filter with a halo of this length, in one
-        sweep. A length that is too large for the memory is refused. By default, there is no limit.
+        The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
+        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
+        sweep. An error is raised if it is too large for the memory. By default, there is no limit.
     return_indices : bool, default: False
         Whether to also return the position of the nearest background voxel.
 
@@ -4341,11 +4354,11 @@ def distance_transform_edt(
     -------
     distances : Volume
         A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background, where scipy's result is undefined.
+        no background; scipy's result is then undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
-        nearest background voxel, the first in raster order if several are equally near (scipy has
-        no order); -1 beyond ``max_distance``, and without any background.
+        nearest background voxel. If several are equally near, it is the first in raster order
+        (undefined in scipy). It is -1 beyond ``max_distance`` and if there is no background.
 
     Raises
     ------
@@ -4360,9 +4373,9 @@ def distance_transform_edt(
 
     Notes
     -----
-    Two sweeps: the first finds, for each slab, the distance to background along z; the second
-    computes the distances, on whole planes. A slab keeps one small number for each column of voxels
-    and each window between them. With ``max_distance``, one sweep.
+    Two sweeps: the first finds the distance to the background along z in each slab, and the second
+    computes the distances in whole planes. A slab keeps one small number for each column of voxels
+    and each window between the two sweeps. With ``max_distance``, one sweep.
 
     References
     ----------
@@ -4396,17 +4409,18 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground; others have distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
+        distance 0.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes, or one for each; 1 by default. ``"voxel_size"`` takes it
-        from the volume, so distances are in the volume's unit.
+        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
+        volume's, so distances are in its unit.
     squared : bool, default: False
-        Whether to return squared distances, as float64. They are exact integers for a sampling of 1.
+        Whether to return squared distances, as float64. With a sampling of 1, they are exact
+        integers.
     max_distance : float or str, optional
-        The maximum of distances, in the unit of ``sampling``, or with ``sampling="voxel_size"`` as a
-        text such as ``"200 nm"``. The transform is then a filter with a halo of this length, in one
-        sweep. A length that is too large for the memory is refused. By default, there is no limit.
+        The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
+        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
+        sweep. An error is raised if it is too large for the memory. By default, there is no limit.
     return_indices : bool, default: False
         Whether to also return the position of the nearest background voxel.
 
@@ -4414,11 +4428,11 @@ def distance_transform_edt(
     -------
     distances : Volume
         A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background, where scipy's result is undefined.
+        no background; scipy's result is then undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
-        nearest background voxel, the first in raster order if several are equally near (scipy has
-        no order); -1 beyond ``max_distance``, and without any background.
+        nearest background voxel. If several are equally near, it is the first in raster order
+        (undefined in scipy). It is -1 beyond ``max_distance`` and if there is no background.
 
     Raises
     ------
@@ -4433,9 +4447,9 @@ def distance_transform_edt(
 
     Notes
     -----
-    Two sweeps: the first finds, for each slab, the distance to background along z; the second
-    computes the distances, on whole planes. A slab keeps one small number for each column of voxels
-    and each window between them. With ``max_distance``, one sweep.
+    Two sweeps: the first finds the distance to the background along z in each slab, and the second
+    computes the distances in whole planes. A slab keeps one small number for each column of voxels
+    and each window between the two sweeps. With ``max_distance``, one sweep.
 
     References
     ----------
@@ -4460,20 +4474,20 @@ def downsample(
     factors: int | Sequence[int],
     method: str = 'mean',
 ) -> Volume:
-    """Combine windows of ``factors`` voxels into one voxel each.
+    """Combine each window of ``factors`` voxels into one voxel.
 
-    Windows start at the first voxel, and are clipped at the far edges.
+    Windows start at the first voxel and are clipped at the far edges.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     factors : int or sequence of int
-        Extent of windows in voxels; one number for all axes, or one for each.
+        Extent of windows in voxels; one number for all axes or one for each.
     method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
-        The result for a window. Means of integers are rounded half to even. The median of an even
-        number of voxels is the lower middle one. ``"mode"`` is the most frequent value, the
-        smallest of several. ``"stride"`` is the first voxel.
+        How to combine the voxels of a window. Means of integers are rounded half to even. The
+        median of an even number of voxels is the lower of the middle two. ``"mode"`` is the most
+        frequent value, the smallest if there are several. ``"stride"`` is the first voxel.
 
     Returns
     -------
@@ -4518,19 +4532,19 @@ def enhance_contrast(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Replace each voxel by the minimum or the maximum around it, whichever is closer.
+    """Replace each voxel with the minimum or maximum of its neighbourhood, whichever is closer.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: unsigned integers or floats.
+        A volume or an array with up to three axes: unsigned integers or floats.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -4543,7 +4557,7 @@ def enhance_contrast(
         If a parameter is out of range or does not have one entry for each axis, or not exactly one of
         ``size`` and ``footprint`` is given.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has another dtype.
+        If ``volume`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -4552,10 +4566,10 @@ def enhance_contrast(
 
     Notes
     -----
-    Voxels beyond the edges do not count. The result equals scikit-image.
+    Voxels beyond the edges are ignored. The result equals scikit-image's.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -4580,20 +4594,20 @@ def entropy(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: bool, uint8 or uint16.
+        A volume or an array with up to three axes: bool, uint8 or uint16.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
     Volume
-        A float32 volume: the number of bits to encode the value of a voxel under the footprint, 0 where all
-        are equal.
+        A float32 volume: the number of bits needed to encode the value of a voxel under the
+        footprint, 0 where all are equal.
 
     Raises
     ------
@@ -4601,7 +4615,7 @@ def entropy(
         If a parameter is out of range or does not have one entry for each axis, or not exactly one of
         ``size`` and ``footprint`` is given.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has another dtype.
+        If ``volume`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -4610,11 +4624,11 @@ def entropy(
 
     Notes
     -----
-    Voxels beyond the edges do not count. The result equals scikit-image, which returns float64. The time
-    grows with the rows of the footprint, not with its columns.
+    Voxels beyond the edges are ignored. The result equals scikit-image's, which is float64. The
+    time grows with the number of rows of the footprint, not columns.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -4635,21 +4649,21 @@ def equalize_adapthist(
 ) -> Volume:
     """Equalize the histogram locally, with limited contrast (CLAHE).
 
-    Use it if structures are visible in one part of a volume and too dark or bright in another.
-    Each tile has a curve that equalizes its histogram; a voxel is mapped by the interpolated curves
-    of the nearest tiles.
+    Use it if structures are visible in some parts of a volume, but too dark or bright in others.
+    Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating between
+    the curves of the nearest tiles.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
-        Each channel is equalized by itself.
+        A volume or an array with up to three axes.
+        Each channel is equalized separately.
     kernel_size : int or sequence of int, optional
-        Extent of a tile in voxels; one for all axes, or one for each. By default an eighth of the
+        Extent of a tile in voxels; one for all axes or one for each. By default, an eighth of the
         volume along each axis. 1 along z equalizes slice by slice.
     clip_limit : float, default: 0.01
-        The largest fraction of a tile's voxels in one bin: larger numbers give more contrast. 0 does
-        not limit it.
+        The largest fraction of a tile's voxels in one bin: larger numbers give more contrast. 0
+        sets no limit.
     nbins : int, default: 256
         Number of bins of a tile's histogram, up to 16384.
 
@@ -4657,12 +4671,12 @@ def equalize_adapthist(
     -------
     Volume
         A volume from 0 to 1: float32 for integers of up to 16 bits, float16 and float32; float64
-        for others.
+        for other dtypes.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the histograms of all tiles need more than 256 MiB; on
+        If a parameter is out of range, or the histograms of all tiles need more than 256 MiB. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool.
@@ -4675,12 +4689,12 @@ def equalize_adapthist(
     Notes
     -----
     Four sweeps: the range of the voxels, the histograms of tiles, the range of the result, and the
-    result. Tiles belong to the grid of the volume, so the result does not depend on slabs. Every worker
-    has the curves of all tiles, ``2 * nbins`` bytes for each. There is no halo.
+    result. Tiles belong to the grid of the volume, so the result does not depend on slabs. Every
+    worker holds the curves of all tiles, ``2 * nbins`` bytes each. There is no halo.
 
     The result equals scikit-image's for unsigned integers of up to 16 bits. Other voxels are divided
     into 16384 levels directly, while scikit-image first scales them to 16 bits and clips negative
-    ones. It also converts colours to HSV; equalize the value of `rgb2hsv` for that.
+    ones. It also converts colours to HSV; for this, equalize the value channel of `rgb2hsv`.
 
     References
     ----------
@@ -4701,41 +4715,41 @@ def equalize_hist(
     mask: Volume | None = None,
     nan: str = 'raise',
 ) -> Volume:
-    """Equalize the histogram: map each intensity to the fraction of voxels up to it.
+    """Equalize the histogram by mapping each intensity to the fraction of voxels up to it.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     nbins : int, default: 256
-        Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-        to 16 bits each value is counted instead.
+        Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+        16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
-        Other voxels do not count, but are changed, too.
+        Only voxels with a nonzero mask are included; all by default.
+        The remaining voxels are also changed.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
 
     Returns
     -------
     Volume
         A volume from 0 to 1: float32 for bool, integers of up to 16 bits, float16 and float32;
-        float64 for others.
+        float64 for other dtypes.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
     ValueError
-        On computation, if integers are beyond 2**53.
+        On computation, if integers exceed 2**53.
 
     Notes
     -----
-    Two sweeps for bool and integers of up to 16 bits, with exact counts of values; three for other
-    dtypes: the range, the histogram, then the result.
+    Two sweeps for bool and integers of up to 16 bits, with exact counts of values. Other dtypes
+    need three, for the range, the histogram and the result.
 
     References
     ----------
@@ -4754,37 +4768,38 @@ def estimate(
     *,
     store: Any = None,
 ) -> Estimate:
-    """Estimate what a plan would take on machines of a kind: hours, requests, memory. Nothing is read.
+    """Estimate the hours, requests and memory of a plan on given machines, without reading data.
 
     Use it to choose machines and chunks before you pay for them.
 
     Parameters
     ----------
     plan : Plan
-        As `plan` makes it. ``threads=`` is best the number of a machine's vCPUs, and ``memory=`` a
-        machine's memory without 1 GiB for its system.
+        The result of `plan`. Set its ``threads=`` to a machine's number of vCPUs, and its
+        ``memory=`` to a machine's memory minus 1 GiB for the system.
     machine_type : str or tuple
-        vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``, and optionally the bytes per second that
-        a machine reads and writes, as ``"16x64GiBx2GiB"``: by default 1 Gbit/s for each vCPU, up to 32. Or
-        the name of a general-purpose type, such as ``"n2-standard-16"`` or ``"m6i.4xlarge"``.
+        The name of a general-purpose machine type, such as ``"n2-standard-16"`` or
+        ``"m6i.4xlarge"``, or vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``. The
+        bandwidth in bytes per second can be appended, as in ``"16x64GiBx2GiB"``; it is 1 Gbit/s for
+        each vCPU by default, up to 32.
     machines : int, optional
-        Number of machines; by default the number of the plan.
+        Number of machines; by default the plan's.
     store : str or dict, optional
-        ``"s3"``, ``"gcs"`` or ``"disk"``, with other numbers as ``"s3,prefixes=10"`` or
-        ``{"name": "s3", "prefixes": 10}``: ``reads`` and ``writes`` (requests per second for each prefix),
-        ``prefixes``, ``latency`` (seconds), ``doubling`` (seconds in which the rates double),
-        ``read_price``, ``write_price`` and ``gib_month``. By default the store of the plan's paths. Local
-        paths are a disk for one machine, and a bucket for several.
+        ``"s3"``, ``"gcs"`` or ``"disk"``; by default the store of the plan's paths. Local paths
+        count as a disk for one machine, and as a bucket for several. Numbers can be changed, as in
+        ``"s3,prefixes=10"`` or ``{"name": "s3", "prefixes": 10}``: ``reads`` and ``writes``
+        (requests per second for each prefix), ``prefixes``, ``latency`` (seconds), ``doubling``
+        (seconds in which the rates double), ``read_price``, ``write_price`` and ``gib_month``.
 
     Returns
     -------
     Estimate
-        Hours, the limit that binds, requests, and their prices.
+        The hours, the limiting factor, and the requests with their prices.
 
     Raises
     ------
     ValueError
-        If the machine or the store cannot be read, or ``machines`` is not a whole number from 1 on.
+        If the machine or store is invalid, or ``machines`` is not a positive integer.
 
     See Also
     --------
@@ -4792,15 +4807,16 @@ def estimate(
 
     Notes
     -----
-    The hours of a pass are the longest of three: the cores' work; bytes over the machines' bandwidth, which
-    a disk does not limit; and requests over the store's rate, or over as many as machines have under way for
-    its latency. Bytes and requests are the plan's, before compression. The cores' work follows from
-    rough costs of operations, or from this machine's speeds after ``beam-volumes bench --calibrate``. The
-    start of machines, merges across slabs, and the journal's five requests for each slab are not included.
+    The time of a pass is the maximum of three times. Computation time follows from rough costs of
+    operations, or from this machine's speeds after ``beam-volumes bench --calibrate``. Transfer
+    time is bytes divided by the machines' bandwidth, unless the store is a disk. Request time is
+    limited by the store's rate, and by its latency for concurrent requests. Bytes and requests are
+    the plan's, before compression. The start of machines, merges across slabs, and the journal's
+    five requests for each slab are not included.
 
-    Request rates, latencies and prices are those that providers publish: Amazon S3 takes at least 3,500
-    writes and 5,500 reads per second for each prefix; a bucket of Google Cloud Storage begins with 1,000 and
-    5,000, which may double every 20 minutes.
+    Request rates, latencies and prices are published by the providers. Amazon S3 accepts at least
+    3,500 writes and 5,500 reads per second for each prefix. A bucket of Google Cloud Storage starts
+    with 1,000 writes and 5,000 reads, which may double every 20 minutes.
 
     Examples
     --------
@@ -4821,19 +4837,19 @@ def estimate_sigma(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
 
     Returns
     -------
     Scalar
-        The lazy number, for the noise of all channels together: the median of the absolute details
-        of a wavelet transform (db2) in all directions, divided by 0.6745.
+        The lazy number, for the noise of all channels together. It is the median of the absolute
+        details of a wavelet transform (db2) in all directions, divided by 0.6745.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -4843,8 +4859,8 @@ def estimate_sigma(
 
     Notes
     -----
-    Two sweeps; four for float64 and integers of 32 and 64 bits. Details of 0 do not count. The
-    result equals scikit-image to the precision of the dtype.
+    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details of 0 are ignored. The
+    result equals scikit-image's to the precision of the dtype.
 
     References
     ----------
@@ -4861,12 +4877,12 @@ def estimate_sigma(
 def exp(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take exponentials, with the same bits on every processor.
+    """Compute exponentials, with the same bits on every processor.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -4876,11 +4892,11 @@ def exp(
     Raises
     ------
     TypeError
-        If the input is neither a volume, a lazy number, an array nor a number.
+        If the input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     numpy's results may differ in the last bit, because they depend on the processor.
 
@@ -4901,26 +4917,26 @@ def expand_labels(
 ) -> Volume:
     """Expand labels into the background up to a distance, without overlap.
 
-    For example, cells from nuclei, or a margin around each object.
+    Use it to grow cells from nuclei, or to add a margin around each object.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Bool or integer labels; 0 is background, and every other voxel keeps its label.
+        Bool or integer labels. 0 is background; all other voxels keep their label.
     distance : float or str, default: 1
-        The largest distance to a label, in the unit of ``spacing``, or with
-        ``spacing="voxel_size"`` as a text such as ``"200 nm"``. 0 returns the labels. A length that is
-        too large for the memory is refused.
+        The maximum distance from a label, in the unit of ``spacing``, or a length such as ``"200
+        nm"`` with ``spacing="voxel_size"``. 0 returns the labels. An error is raised if it is too
+        large for the memory.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes, or one for each; 1 by default. ``"voxel_size"`` takes it
-        from the volume.
+        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
+        volume's.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A background voxel has the label of the nearest voxel with a
-        label; the smallest label, if several are equally near. (In scikit-image, it depends on the
-        direction.)
+        A volume of the input's dtype. A background voxel gets the label of the nearest labelled
+        voxel, or the smallest label if several are equally near. (In scikit-image, this depends on
+        the direction.)
 
     Raises
     ------
@@ -4954,12 +4970,12 @@ def expand_labels(
 def expm1(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take exponentials minus one, precise for small voxels.
+    """Compute exponentials minus one, precisely for small values.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -4969,14 +4985,14 @@ def expm1(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -5001,17 +5017,17 @@ def extrema(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
 
     Returns
     -------
@@ -5020,23 +5036,25 @@ def extrema(
     largest : Scalar
         The largest voxel.
     smallest_at : Scalar
-        A lazy int64 array: the index of the first smallest voxel in raster order, for each axis.
+        A lazy int64 array: the index along each axis of the smallest voxel, the first in raster
+        order.
     largest_at : Scalar
         The same for the largest voxel.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
     Notes
     -----
-    One sweep for all four.
+    One sweep for all four results.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -5057,35 +5075,35 @@ def farid(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Find edges by Farid and Simoncelli's derivative along an axis, or the magnitude of several.
+    """Find edges with Farid and Simoncelli's derivative along an axis, or the magnitude of several.
 
-    Five weights along each axis make the result nearly independent of the direction of an edge.
+    With five weights along each axis, the result is nearly independent of the direction of an edge.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     axis : int or sequence of int, optional
-        The axis of the derivative, counted from 0, or from -1 backwards. For several axes, or all
-        by default, the result is the root of the sum of the squared derivatives, divided by the
-        root of the volume's number of axes.
+        The axis of the derivative, counted from 0, or backwards from -1. For several axes, or all
+        by default, the squared derivatives are summed, and divided by the volume's number of axes.
+        The result is the square root.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -5093,7 +5111,7 @@ def farid(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -5125,37 +5143,38 @@ def features(
     texture: bool = True,
     structure: bool = False,
 ) -> Volume:
-    """Compute features of each voxel at several scales, as channels, to classify voxels by them.
+    """Compute features of each voxel at several scales, as channels for a classifier.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     sigmas : sequence, default: (0.5, 1, 2, 4, 8)
         Standard deviations of the Gaussians that smooth the volume, one for each scale: a number of
         voxels, a length such as ``"15 nm"``, or a sequence of them, one for each axis.
     intensity : bool, default: True
         Whether to include the smoothed volume.
     edges : bool, default: True
-        Whether to include the magnitude of its Sobel gradient.
+        Whether to include the magnitude of the Sobel gradient.
     texture : bool, default: True
-        Whether to include the eigenvalues of its Hessian matrix, in descending order.
+        Whether to include the eigenvalues of the Hessian matrix, in descending order.
     structure : bool, default: False
-        Whether to include the eigenvalues of its structure tensor, which is smoothed by half of the
+        Whether to include the eigenvalues of the structure tensor, which is smoothed by half of the
         scale. scikit-image does not have this feature.
 
     Returns
     -------
     Volume
         A volume with the axis c first, scale after scale: float32 for bool, integers of up to 16 bits,
-        float16 and float32, otherwise float64. Channels have names such as ``"edges 2"``; features of
-        several channels come one channel after the other, and begin with its name or number.
+        float16 and float32, otherwise float64. Channels have names such as ``"edges 2"``. If the
+        input has several channels, their features follow one another, and the names begin with the
+        channel's name or number.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, a scale is given twice, or no feature is selected.
+        If a parameter is out of range, a scale occurs twice, or no feature is selected.
     TypeError
         If ``volume`` is neither a volume nor an array, or a scale is not a length.
 
@@ -5165,8 +5184,8 @@ def features(
 
     Notes
     -----
-    One sweep. The halo is four times the largest of ``sigmas`` and two voxels; six times with
-    ``structure``. Windows of all features are in memory at the same time. Compute larger scales on a
+    One sweep. The halo is four times the largest of ``sigmas`` (six times with ``structure``) plus
+    two voxels. Windows of all features are in memory at the same time. Compute large scales on a
     downsampled volume (`downsample`).
 
     Eigenvalues of float32 have an error of 2e-7 of the largest one.
@@ -5194,42 +5213,43 @@ def fftconvolve(
     patch: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Convolve with a large array of weights, by Fourier transforms of blocks.
+    """Convolve with a large array of weights, using Fourier transforms of blocks.
 
-    The time hardly depends on the number of weights: use it for more than about a hundred.
+    Use it for more than about a hundred weights: the time hardly depends on their number.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     weights : array_like of float
         The weights, one dimension for each axis.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
-        ``"mirror"`` does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d
-        d), ``"constant"`` and ``"grid-constant"`` use ``cval``.
+        and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
+        d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     patch : int or sequence of int, optional
-        Extent of a block, with the discarded voxels. By default blocks have up to two million voxels of
-        float64, or four million of float32, and discard at most half of their extent along each axis.
+        Extent of a block, including the voxels to discard. By default, blocks have up to two million
+        voxels of float64, or four million of float32, and discard at most half of their extent along
+        each axis.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or does not have one entry for each axis; on computation, if a
-        voxel is NaN or infinite.
+        If a parameter is out of range, or does not have one entry for each axis. On computation, if
+        a voxel is NaN or infinite.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -5237,11 +5257,11 @@ def fftconvolve(
 
     Notes
     -----
-    The result equals `convolve`, within 16 units in the last place of the result's dtype, times the
-    sum of the weights' magnitudes and the largest voxel. Computed in float64. Blocks start at the
-    first voxel of the volume, and overlap by the extent of the weights, so the result does not depend
-    on slabs. `scipy.signal.fftconvolve` with ``mode="same"`` is the same for odd extents and
-    ``mode="constant"``.
+    The result equals `convolve` within 16 units in the last place of the result's dtype, relative
+    to the sum of the weights' magnitudes times the largest voxel. Computation is in float64. Blocks
+    start at the first voxel of the volume, and overlap by the extent of the weights, so the result
+    does not depend on slabs. `scipy.signal.fftconvolve` with ``mode="same"`` gives the same result
+    for odd extents and ``mode="constant"``.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 
@@ -5263,30 +5283,30 @@ def fftn(
 ) -> Volume:
     """Compute the Fourier transform of a whole volume.
 
-    Use it to look at spectra, or before `fourier_gaussian` and its relatives. To filter frequencies,
-    `fourier_filter` is shorter and faster.
+    Use it to look at spectra, or before `fourier_gaussian` and related functions. To filter
+    frequencies, `fourier_filter` is simpler and faster.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: real numbers without channels,
-        or complex numbers as the channels ``real`` and ``imag``.
+        A volume or an array with up to three axes: real numbers without channels, or complex
+        numbers as the channels ``real`` and ``imag``.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     norm : {"backward", "ortho", "forward"}, default: "backward"
-        The scale, as in `numpy.fft.fftn`.
+        The normalization, as in `numpy.fft.fftn`.
 
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in the order of frequencies of numpy: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for others. It keeps the voxel
-        size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
+        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
+        the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not offered; on
+        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -5299,10 +5319,10 @@ def fftn(
 
     Notes
     -----
-    Three sweeps. The first one transforms lines along x and y. Its result is stored for the run. The
-    second one transforms lines along z, and stores them. The third one brings them into the order of
-    the volume. Without z, there is one sweep. If whole slices do not fit in memory, more results are
-    stored. Each line is transformed as a whole by `scipy.fft`, so the result does not depend on slabs.
+    Three sweeps. The first transforms lines along x and y, and the second lines along z; their
+    results are stored for the run. The third restores the order of the volume. Without z, there is
+    one sweep. If whole slices do not fit in memory, more results are stored. `scipy.fft` transforms
+    whole lines, so the result does not depend on slabs.
 
     References
     ----------
@@ -5326,9 +5346,9 @@ def fftshift(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -5348,7 +5368,7 @@ def fftshift(
 
     Notes
     -----
-    Parts of the volume are exchanged. An opened volume needs no additional sweep.
+    Parts of the volume trade places, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -5373,12 +5393,13 @@ def find_boundaries(
     label_img : Volume or numpy.ndarray
         Bool or integer labels.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
     mode : {"thick", "inner", "outer"}, default: "thick"
-        ``"thick"``: every voxel with a neighbour of another label. ``"inner"``: such voxels without
-        background. ``"outer"``: such voxels of the background, and both sides of a boundary between
-        two labels. ``"subpixel"`` is not offered: its result has another shape.
+        ``"thick"``: every voxel with a neighbour of a different label. ``"inner"``: such voxels
+        except background. ``"outer"``: such voxels of the background, and both sides of a boundary
+        between two labels. ``"subpixel"`` is not available, because its result has a different
+        shape.
     background : int, default: 0
         The label of the background.
 
@@ -5392,7 +5413,7 @@ def find_boundaries(
     ValueError
         If a parameter is out of range.
     TypeError
-        If ``label_img`` is neither a volume nor an array, or has another dtype.
+        If ``label_img`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -5432,16 +5453,17 @@ def find_objects(
     Returns
     -------
     list of tuple of slice
-        The box of labels 1, 2, ..., or None for missing labels. It is computed now, in this process.
+        The bounding boxes of labels 1, 2, ..., or None for missing labels. They are computed
+        immediately, in this process.
 
     Raises
     ------
     ValueError
-        If ``max_label`` is negative, or the list would exceed ``options.max_inmemory``, because
-        there are many labels or large numbers.
+        If ``max_label`` is negative, or the list would exceed ``options.max_inmemory`` because
+        labels are many or large.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype, or ``max_label`` is not
-        an int.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or
+        ``max_label`` is not an int.
 
     See Also
     --------
@@ -5450,7 +5472,7 @@ def find_objects(
 
     Notes
     -----
-    One sweep; for labels from `label` it reuses the second sweep.
+    One sweep; labels from `label` share its second sweep.
 
     References
     ----------
@@ -5470,29 +5492,29 @@ def fit_bias(
 ) -> Volume:
     """Fit a polynomial to each slice, such as the uneven illumination of a microscope.
 
-    Use it to divide each slice by its illumination, or to subtract its background.
+    Use it to divide each slice by its illumination or to subtract its background.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     order : int, default: 2
-        The degree of the polynomial of y and x, 0 to 4. 0 is the mean of each slice.
+        The degree of the polynomial in y and x, from 0 to 4. 0 is the mean of each slice.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
-        Choose voxels of the background, or of the tissue without holes.
+        Only voxels with a nonzero mask are included; all by default.
+        Select background voxels, or tissue without holes.
 
     Returns
     -------
     Volume
         The polynomials as a float32 volume of the same shape (float64 for float64). Terms that a
-        slice does not determine, such as all of a slice without voxels that count, are 0.
+        slice does not determine, such as all terms of a slice without included voxels, are 0.
 
     Raises
     ------
     ValueError
         If ``order`` is out of range, the shape of ``mask`` differs, or the volume has no voxels or no
-        axes y and x; on computation, if a voxel that counts is NaN or infinite.
+        axes y and x. On computation, if an included voxel is NaN or infinite.
     TypeError
         If an input is neither a volume nor an array.
 
@@ -5503,8 +5525,8 @@ def fit_bias(
 
     Notes
     -----
-    Two sweeps: one computes exact sums of all slices, and the other the polynomials. It does not read
-    the volume, unless the expression does.
+    Two sweeps: the first computes exact sums of all slices, and the second the polynomials. The
+    second does not read the volume, unless the expression does.
 
     References
     ----------
@@ -5526,19 +5548,19 @@ def fit_transform(
     model: str = 'affine',
     max_residual: float | None = None,
 ) -> np.ndarray:
-    """Find the transform that maps points to other points.
+    """Find the transform that maps points to corresponding points.
 
     Use it for landmarks, or for objects that were matched by their centroids.
 
     Parameters
     ----------
     source, target : array_like
-        Pairs of points, (points, axes).
+        Corresponding points, arrays of shape (points, axes).
     model : {"translation", "rigid", "affine"}, default: "affine"
-        A shift, also a rotation, or also scales and shears.
+        The transformation model: translation, rigid or affine.
     max_residual : float, optional
-        The distance up to which a pair agrees with a transform. If given, pairs may be wrong: the
-        transform with the most pairs that agree is chosen, and fitted to them (RANSAC).
+        The distance up to which a pair agrees with a transform. If set, some pairs may be wrong:
+        the transform with which most pairs agree is selected, and fitted to these pairs (RANSAC).
 
     Returns
     -------
@@ -5548,9 +5570,9 @@ def fit_transform(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or points do not correspond, are too few for the model or do not
-        determine it, such as points on a line. With ``max_residual`` also if too few pairs agree with any
-        transform.
+        If a parameter is out of range, the numbers of points differ, or the points are too few for
+        the model or do not determine it, such as points on a line. With ``max_residual``, also if
+        too few pairs agree with any transform.
 
     See Also
     --------
@@ -5559,7 +5581,7 @@ def fit_transform(
 
     Notes
     -----
-    Everything is done in memory. Random samples are the same in each call.
+    Computation is in memory. Random samples are the same in each call.
 
     References
     ----------
@@ -5586,14 +5608,15 @@ def flip(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int or sequence of int, optional
-        Axes to reverse, counted from 0, or from -1 backwards; all by default.
+        Axes to reverse, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype with the same origin: voxels are mirrored within their box.
+        A volume of the input's dtype with the same origin: voxels are mirrored within the volume's
+        extent.
 
     Raises
     ------
@@ -5608,8 +5631,8 @@ def flip(
 
     Notes
     -----
-    An opened volume is read in reverse. A computed volume that is reversed along z is stored for the
-    run and read again, in one more sweep.
+    An opened volume is read in reverse. A computed volume that is reversed along z is stored for
+    the run and read again in one additional sweep.
 
     References
     ----------
@@ -5631,19 +5654,20 @@ def flood(
     connectivity: int | None = None,
     tolerance: float | None = None,
 ) -> Volume:
-    """Select the voxels that are connected to a seed and have its value.
+    """Select the voxels that are connected to a seed voxel and have the same value.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel and up to three axes, or an array, which is opened.
+        A volume or an array with one channel and up to three axes.
     seed_point : sequence of int
         The position of the seed, one number for each axis except t.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre.
     connectivity : int, optional
         The largest number of steps along axes between neighbours; by default, voxels that share a
-        corner are neighbours, too.
+        corner are also neighbours.
     tolerance : float, optional
         The largest difference of a voxel from the seed; 0 by default.
 
@@ -5667,8 +5691,8 @@ def flood(
 
     Notes
     -----
-    The result is identical to scikit-image; but a seed of NaN selects nothing. Three sweeps: the first
-    reads the seed, and only its chunk.
+    The result is identical to scikit-image's, except that a seed of NaN selects nothing. Three
+    sweeps; the first reads only the seed's chunk.
 
     References
     ----------
@@ -5694,21 +5718,22 @@ def flood_fill(
     connectivity: int | None = None,
     tolerance: float | None = None,
 ) -> Volume:
-    """Replace the voxels that are connected to a seed and have its value.
+    """Replace the voxels that are connected to a seed voxel and have the same value.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel and up to three axes, or an array, which is opened.
+        A volume or an array with one channel and up to three axes.
     seed_point : sequence of int
         The position of the seed, one number for each axis except t.
     new_value : number
         The value of the replaced voxels, of the dtype of ``image``.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre.
     connectivity : int, optional
         The largest number of steps along axes between neighbours; by default, voxels that share a
-        corner are neighbours, too.
+        corner are also neighbours.
     tolerance : float, optional
         The largest difference of a voxel from the seed; 0 by default.
 
@@ -5753,40 +5778,42 @@ def for_each_label(
 ) -> Table:
     """Apply your own function to each object of a label volume.
 
-    Use it for results that no table of measurements has: skeletons, meshes, shapes, files.
+    Use it for results that no table of measurements includes, such as skeletons, meshes, shapes or
+    files.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
         Stored labels, integers from 0; 0 is background.
     function : callable
-        Takes a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``, ``voxel_size``
-        and ``unit``. Returns a dict with a number for each column, or None to skip the object. It
-        may write a file, and may be called again for an object if a worker fails.
+        A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
+        ``voxel_size`` and ``unit``. It returns a dict with a number for each column, or None to
+        skip the object. It may write files, and may be called again for an object if a worker
+        fails.
     columns : mapping
         Names of the returned numbers, and their dtypes: ``{"length": "f8"}``.
     volumes : sequence of Volume, default: ()
-        Stored volumes of the same shape, cut out with the same box.
+        Stored volumes of the same shape, which are cropped to the same box.
     pad : int or sequence of int, default: 0
         Voxels to add to the box on each side, within the volume.
     name : str, optional
-        With ``version``, identifies the function, so another process can resume a run.
+        With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
         Change it when the function changes.
 
     Returns
     -------
     Table
-        A lazy table: ``label`` and the columns, a row for each object, sorted by label.
+        A lazy table with ``label`` and the columns, and a row for each object, sorted by label.
 
     Raises
     ------
     ValueError
         If labels or volumes are computed instead of stored, shapes differ, or a column does not have
-        a numeric dtype; on computation, if the function returns other columns, or an object's box
-        needs more memory than available.
+        a numeric dtype. On computation, if the function returns different columns, or an object's
+        box needs more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -5794,9 +5821,9 @@ def for_each_label(
 
     Notes
     -----
-    One sweep finds the boxes; then each box is read, in parallel on any runner. A worker holds the
-    box of one object at a time: its labels, mask and volumes, and arrays of the function. Objects
-    are distributed by the start of their boxes along z.
+    One sweep finds the boxes; then the boxes are read, in parallel on any runner. A worker holds
+    the box of one object at a time: its labels, mask and volumes, and the function's arrays.
+    Objects are distributed by the start of their boxes along z.
 
     References
     ----------
@@ -5822,7 +5849,7 @@ def fourier_ellipsoid(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Diameters of the ellipsoid in voxels; one for all axes, or one for each.
+        Diameters of the ellipsoid in voxels; one for all axes or one for each.
 
     Returns
     -------
@@ -5844,10 +5871,9 @@ def fourier_ellipsoid(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    The result is as if the volume repeated beyond its edges. scipy's ``n`` is not needed: spectra are
-    complete.
+    The volume is treated as periodic. scipy's ``n`` is not needed, because spectra are complete.
 
     References
     ----------
@@ -5871,23 +5897,24 @@ def fourier_filter(
     name: str | None = None,
     version: str | int | None = None,
 ) -> Volume:
-    """Multiply the frequencies of a volume by a function of them.
+    """Multiply the spectrum of a volume by a function of frequency.
 
-    Use it to remove stripes, or to keep a band of sizes.
+    Use it to remove stripes, or to keep structures in a range of sizes.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
-        Each channel is filtered by itself.
+        A volume or an array with up to three axes.
+        Each channel is filtered separately.
     func : callable
-        Takes an array of frequencies for each of the axes, in the order of ``axes``, in cycles per voxel
-        from -0.5 to 0.5. They broadcast against each other. It returns factors: real or complex numbers
-        that broadcast with them. For real results, opposite frequencies have conjugate factors; imaginary
-        parts of the result are dropped. Several threads call it.
+        A function of one array of frequencies for each axis, in the order of ``axes``, in cycles
+        per voxel from -0.5 to 0.5. The arrays broadcast against each other. The function returns
+        factors: real or complex numbers that broadcast with the arrays. For real results, opposite
+        frequencies need conjugate factors; imaginary parts of the result are dropped. Several
+        threads call the function.
     axes : int or sequence of int, optional
-        Axes to transform, counted from 0, or from -1 backwards; all by default. ``axes=(1, 2)`` filters
-        slice by slice.
+        Axes to transform, counted from 0, or backwards from -1; all by default. ``axes=(1, 2)``
+        filters slice by slice.
     name : str, optional
         With ``version``, identifies the function when a run is resumed. Without it, a run with
         this function cannot be resumed.
@@ -5897,13 +5924,13 @@ def fourier_filter(
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
-        others.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes.
 
     Raises
     ------
     ValueError
-        If there is no such axis; on computation, if a voxel is NaN or infinite, or the shape of the
+        If there is no such axis. On computation, if a voxel is NaN or infinite, or the shape of the
         factors is wrong.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``func`` is not callable.
@@ -5915,11 +5942,11 @@ def fourier_filter(
 
     Notes
     -----
-    The result is as if the volume repeated beyond its edges. Without z, there is one sweep if whole
-    slices fit in memory, otherwise one more for each change between rows and columns. With z, there are
-    three: spectra of slices are stored, filtered along z, and stored again. Each complex number takes 8
-    bytes for results in float32, and 16 in float64. Lines are transformed as a whole by `scipy.fft`, so
-    the result does not depend on slabs.
+    The volume is treated as periodic. Without z, there is one sweep if whole slices fit in memory,
+    otherwise one more for each change between rows and columns. With z, there are three: spectra of
+    slices are stored, filtered along z, and stored again. Each complex number needs 8 bytes for
+    results in float32, and 16 bytes in float64. `scipy.fft` transforms whole lines, so the result
+    does not depend on slabs.
 
     References
     ----------
@@ -5950,7 +5977,7 @@ def fourier_gaussian(
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     sigma : float, str or sequence of them
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each.
+        needs a volume with a voxel size. One for all axes or one for each.
 
     Returns
     -------
@@ -5972,10 +5999,9 @@ def fourier_gaussian(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    The smoothed volume is as if the volume repeated beyond its edges. scipy's ``n`` is not needed:
-    spectra are complete.
+    The volume is treated as periodic. scipy's ``n`` is not needed, because spectra are complete.
 
     References
     ----------
@@ -5993,14 +6019,14 @@ def fourier_shift(
     volume: Volume,
     shift: float | Sequence[float],
 ) -> Volume:
-    """Multiply a spectrum so its volume moves, also by parts of a voxel.
+    """Shift a volume in Fourier space, including by fractions of a voxel.
 
     Parameters
     ----------
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     shift : float or sequence of float
-        The distance in voxels; one for all axes, or one for each.
+        The distance in voxels; one for all axes or one for each.
 
     Returns
     -------
@@ -6022,10 +6048,10 @@ def fourier_shift(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Voxels that leave the volume at one side enter at the other. scipy's ``n`` is not needed: spectra are
-    complete.
+    Voxels that leave the volume on one side enter it on the opposite side. scipy's ``n`` is not
+    needed, because spectra are complete.
 
     References
     ----------
@@ -6050,7 +6076,7 @@ def fourier_uniform(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Extent of the box in voxels; one for all axes, or one for each.
+        Extent of the box in voxels; one for all axes or one for each.
 
     Returns
     -------
@@ -6072,11 +6098,11 @@ def fourier_uniform(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    The result is as if the volume repeated beyond its edges. scipy's ``n`` is not needed: spectra are
-    complete. A size of 0 changes nothing, as in `fourier_ellipsoid`; with scipy it removes all
-    frequencies except 0.
+    The volume is treated as periodic. scipy's ``n`` is not needed, because spectra are complete. A
+    size of 0 changes nothing, as in `fourier_ellipsoid`; in scipy, it removes all frequencies
+    except 0.
 
     References
     ----------
@@ -6101,13 +6127,13 @@ def frangi(
     mode: str | Sequence[str] = 'reflect',
     cval: float = 0.0,
 ) -> Volume:
-    """Measure the similarity of every voxel's neighbourhood to a vessel.
+    """Measure how similar the neighbourhood of each voxel is to a vessel.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of two or three axes, or an array, which is opened. Scale floats to the range
-        from 0 to 1 first; integers keep their scale.
+        A volume or an array with two or three axes. Scale floats to the range from 0 to 1 first;
+        integers keep their scale.
     sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
         Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     alpha : float, default: 0.5
@@ -6116,15 +6142,15 @@ def frangi(
         Smaller values suppress blobs more.
     gamma : float, optional
         The required amount of structure; by default half of the maximum at the first scale, without
-        NaN, which takes an additional sweep.
+        NaN, which needs an additional sweep.
     black_ridges : bool, default: True
-        Whether to find dark ridges on a bright background, or bright ridges.
+        Whether to find dark ridges on a bright background, instead of bright ridges.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
 
@@ -6132,7 +6158,7 @@ def frangi(
     -------
     Volume
         A volume from 0 to 1: float32 for bool, integers of up to 16 bits, float16 and float32;
-        float64 for others.
+        float64 for other dtypes.
 
     Raises
     ------
@@ -6147,8 +6173,8 @@ def frangi(
 
     Notes
     -----
-    One sweep, two without ``gamma``. The halo is about 12 times the largest of ``sigmas`` on each
-    side: compute larger scales on a downsampled volume (`downsample`).
+    One sweep, or two without ``gamma``. The halo is about 12 times the largest of ``sigmas`` on
+    each side: compute large scales on a downsampled volume (`downsample`).
 
     References
     ----------
@@ -6171,12 +6197,12 @@ def from_dask(
     origin: float | Sequence[float] | None = None,
     index: dict[str, int | str] | None = None,
 ) -> Volume:
-    """Open a dask array lazily: dask computes its blocks when they are read.
+    """Open a dask array lazily; dask computes its blocks when they are read.
 
     Parameters
     ----------
     array : dask.array.Array
-        An array with 2 to 5 dimensions: the last ones of t, c, z, y, x.
+        An array with 2 to 5 dimensions, which are the last of t, c, z, y, x.
     voxel_size : float or sequence of float, optional
         Extent of a voxel in ``unit``, one for all axes or one for each.
     unit : str, optional
@@ -6184,7 +6210,7 @@ def from_dask(
     origin : float or sequence of float, optional
         Position of the first voxel's centre in ``unit``, one number for all axes or one for each.
     index : dict, optional
-        The time point to open, and the channel if only one is wanted, e.g. ``{"t": 0, "c": 1}``.
+        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": 1}``.
 
     Returns
     -------
@@ -6194,7 +6220,7 @@ def from_dask(
     Raises
     ------
     ValueError
-        If the array has other dimensions, unknown extents, or a dtype that is not offered.
+        If the array has a different number of dimensions, unknown extents or an unsupported dtype.
     TypeError
         If ``array`` is not an array.
 
@@ -6204,8 +6230,8 @@ def from_dask(
 
     Notes
     -----
-    The array stays in this process, so everything that depends on it is computed in this process.
-    Slabs that cut through its blocks compute these blocks more than once.
+    The array exists only in this process, so everything that depends on it is computed here. Blocks
+    that are split between slabs are computed more than once.
 
     References
     ----------
@@ -6236,47 +6262,46 @@ def fuse(
     """Fuse overlapping tiles into one volume.
 
     Use it for the tiles of a microscope with a moving stage, once their positions are known. The
-    volume is lazy: filters, labels and pyramids of it are computed in the same sweep.
+    volume is lazy, so filters, labels and pyramids are computed in the same sweep.
 
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Opened tiles of one dtype, with the same axes and channels. A tile covers its voxels with
-        their full extent, half a voxel around their centres. Tiles with channels are fused channel
-        by channel. Tiles of other voxel sizes than the first need matrices that scale them, or
-        ``physical=True``.
+        Opened tiles with the same dtype, axes and channels. A tile extends half a voxel beyond the
+        centres of its outer voxels. Tiles with channels are fused channel by channel. Tiles with a
+        different voxel size from the first need matrices that scale them, or ``physical=True``.
     transforms : array_like, table, path or None
-        For each tile the position of its first voxel, or a matrix that maps its indices to
-        positions: square, or homogeneous with the position in its last column. One entry for each
-        axis of space. A table, such as a DataFrame or the path of a CSV file, has a column for each
-        axis, named z, y and x, and a row for each tile, in order. With None, tiles are placed by
+        For each tile, the position of its first voxel, or a matrix that maps its indices to
+        positions: square, or homogeneous with the position in its last column. Positions have an
+        entry for each spatial axis. A table, such as a DataFrame or the path of a CSV file, has
+        columns named z, y and x, and a row for each tile, in order. With None, tiles are placed by
         their own origins.
     physical : bool, default: False
         Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
         indices times the voxel size.
     shape : sequence of int, optional
-        Shape of a result that begins at position 0; by default the result begins and ends with the
+        Shape of the result, which then begins at position 0. By default, the result covers all
         tiles.
     voxel_size : float or sequence of float, optional
         Voxel size of the result, in the unit of the tiles; the first tile's by default.
         Larger voxels are sampled, not averaged.
     blending : {"linear", "cosine", "max", "mean", "first"}, default: "linear"
-        The value where tiles overlap. ``"linear"`` is a mean with weights that are proportional to
-        the distance to the tile's border, multiplied over the axes; so the weights change linearly
-        from one tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile
-        in the given order.
+        How to combine overlapping tiles. ``"linear"`` is a weighted mean. Weights are proportional
+        to the distance from the tile's border along each axis, so they change linearly from one
+        tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile in the
+        given order.
     order : {0, 1}, default: 1
-        0 takes the nearest voxel of a tile, 1 interpolates linearly. Positions within a millionth
-        of a voxel of whole numbers count as whole, and copy voxels.
+        0 is the nearest voxel of a tile, 1 is linear. Positions within 1e-6 of an integer are
+        rounded; voxels are then copied, not interpolated.
     fill : float, default: 0
-        The value where no tile is.
+        The value outside of all tiles.
     dtype : dtype, optional
-        Dtype of the result; the tiles' dtype by default. Integers are rounded half to even, and
-        saturate.
+        Dtype of the result; the tiles' dtype by default. Integers are rounded half to even and
+        clipped to the dtype's range.
     gain : float or sequence of float, default: 1.0
-        Factor for the voxels; one for all tiles, or one for each.
+        Factor for the voxels; one for all tiles or one for each.
     offset : float or sequence of float, default: 0.0
-        Number that is added after ``gain``; one for all tiles, or one for each.
+        Number to add after applying ``gain``; one for all tiles or one for each.
 
     Returns
     -------
@@ -6287,10 +6312,10 @@ def fuse(
     ------
     ValueError
         If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
-        is computed and not opened.
+        is computed instead of opened.
     TypeError
-        If a tile is neither a volume nor an array, if tiles have several dtypes, integers of 64
-        bits, or are bool and would be interpolated or averaged.
+        If a tile is neither a volume nor an array, or if tiles have different dtypes, have integers
+        of 64 bits, or are bool and would be interpolated or averaged.
 
     See Also
     --------
@@ -6299,12 +6324,11 @@ def fuse(
 
     Notes
     -----
-    One sweep. Only the parts of tiles that a block of the result needs are read, about 16 MiB of
-    the result at a time. Blocks begin and end inside chunks of the tiles, so these chunks are read
-    several times: `Plan.explain` with ``verbose=True`` shows how often on average, for a sweep over
-    the whole volume. The bytes that a plan reads are counted in blocks of the result. Write the
-    result once if several runs need it. Values are computed as float64, from positions in the whole
-    volume, and summed in the order of the tiles.
+    One sweep. The result is computed in blocks of about 16 MiB, which read only the parts of tiles
+    that they need. Chunks of tiles that span several blocks are read several times; `Plan.explain`
+    with ``verbose=True`` shows how often on average. The bytes that a plan reads are counted in
+    blocks of the result. If several runs need the result, write it once. Values are computed as
+    float64, from positions in the whole volume, and summed in the order of the tiles.
 
     References
     ----------
@@ -6333,21 +6357,22 @@ def gabor(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Volume, Volume]:
-    """Find stripes of one frequency and direction: convolve with a wave under a Gaussian.
+    """Find stripes with one frequency and direction, by convolution with a wave under a Gaussian.
 
-    Slices along z are filtered one by one.
+    Slices along z are filtered separately.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     frequency : float
         Waves per voxel, above 0.
     theta : float, default: 0.0
         The direction across the stripes, in radians: 0 is along x.
     bandwidth : float, default: 1.0
-        Octaves of frequencies that pass, which determine the Gaussian without ``sigma_x`` and ``sigma_y``.
+        Bandwidth in octaves, which determines the Gaussian if ``sigma_x`` and ``sigma_y`` are not
+        set.
     sigma_x, sigma_y : float, optional
         Standard deviations of the Gaussian across and along the stripes, in voxels.
     n_stds : float, default: 3.0
@@ -6355,21 +6380,21 @@ def gabor(
     offset : float, default: 0.0
         The phase of the wave, in radians.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     tuple of Volume
-        The real and the imaginary part; float32 for bool, integers of up to 16 bits, float16 and float32,
-        otherwise float64. ``dtype`` overrides this.
+        The real and the imaginary part; float32 for bool, integers of up to 16 bits, float16 and
+        float32, otherwise float64. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6377,7 +6402,7 @@ def gabor(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -6415,40 +6440,39 @@ def gaussian_filter(
 ) -> Volume:
     """Smooth with a Gaussian, or compute Gaussian derivatives.
 
-    Use it to reduce noise; other programs call it Gaussian blur.
+    Use it to reduce noise. It is also known as Gaussian blur.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     sigma : float, str or sequence of them
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each.
+        needs a volume with a voxel size. One for all axes or one for each.
     order : int or sequence of int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One for all axes, or one for
-        each.
+        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One for all axes or one for each.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     truncate : float, default: 4.0
         Where the Gaussian is cut off, in standard deviations.
     radius : int or sequence of int, optional
-        Where the Gaussian is cut off, in voxels; by default it follows from ``truncate``.
+        Where the Gaussian is cut off, in voxels; by default determined by ``truncate``.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6456,7 +6480,7 @@ def gaussian_filter(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -6465,7 +6489,7 @@ def gaussian_filter(
     Notes
     -----
     The result equals `scipy.ndimage.gaussian_filter` of the float64 volume within 16 units in the
-    last place of the result's dtype, times the largest voxel. For integers, scipy returns the
+    last place of the result's dtype, relative to the largest voxel. For integers, scipy returns the
     input's dtype and truncates after each axis.
 
     One sweep. The halo is the radius: a window contains ``2 * radius + 1`` slices of the input.
@@ -6498,34 +6522,34 @@ def gaussian_filter1d(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     sigma : float or str
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
         needs a volume with a voxel size.
     axis : int, default: -1
-        The axis to work along, counted from 0, or from -1 backwards.
+        The axis to work along, counted from 0, or backwards from -1.
     order : int, default: 0
         0 smooths; 1, 2 and 3 compute derivatives of the Gaussian.
     mode : str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`.
-        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     truncate : float, default: 4.0
         Where the Gaussian is cut off, in standard deviations.
     radius : int, optional
-        Where the Gaussian is cut off, in voxels; by default it follows from ``truncate``.
+        Where the Gaussian is cut off, in voxels; by default determined by ``truncate``.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6533,7 +6557,7 @@ def gaussian_filter1d(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -6541,7 +6565,7 @@ def gaussian_filter1d(
 
     Notes
     -----
-    One sweep. The halo along the axis is the radius, and 0 along the others.
+    One sweep. The halo is the radius along this axis, and 0 along the others.
 
     References
     ----------
@@ -6569,30 +6593,30 @@ def gaussian_gradient_magnitude(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     sigma : float, str or sequence of them
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each.
+        needs a volume with a voxel size. One for all axes or one for each.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     truncate : float, default: 4.0
         Where the Gaussian is cut off, in standard deviations.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6600,12 +6624,12 @@ def gaussian_gradient_magnitude(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     Notes
     -----
     The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-    ``axes``, other axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
+    ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
     smooths along all axes.)
 
     One sweep. The halo is ``truncate`` times the largest sigma: a window contains
@@ -6633,35 +6657,35 @@ def gaussian_laplace(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Sum second Gaussian derivatives along the axes.
+    """Compute the sum of the second Gaussian derivatives along the axes.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     sigma : float, str or sequence of them
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each.
+        needs a volume with a voxel size. One for all axes or one for each.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     truncate : float, default: 4.0
         Where the Gaussian is cut off, in standard deviations.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6669,12 +6693,12 @@ def gaussian_laplace(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     Notes
     -----
     The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-    ``axes``, other axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
+    ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
     smooths along all axes.)
 
     One sweep. The halo is ``truncate`` times the largest sigma: a window contains
@@ -6698,12 +6722,12 @@ def gaussian_psf(
     *,
     truncate: float = 4.0,
 ) -> np.ndarray:
-    """Make a Gaussian point spread function, for `richardson_lucy` and `wiener`.
+    """Make a Gaussian point spread function for `richardson_lucy` and `wiener`.
 
     Parameters
     ----------
     sigma : float or sequence of float
-        Standard deviation in voxels; one number for all axes, or one for each.
+        Standard deviation in voxels; one number for all axes or one for each.
     ndim : int, default: 3
         Number of axes for a single ``sigma``.
     truncate : float, default: 4.0
@@ -6712,7 +6736,7 @@ def gaussian_psf(
     Returns
     -------
     numpy.ndarray
-        An array of float64 with sum 1 and an odd number of voxels along each axis.
+        A float64 array with sum 1 and an odd number of voxels along each axis.
 
     Raises
     ------
@@ -6760,35 +6784,35 @@ def generic_filter(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     function : callable
-        Takes the voxels under the footprint, a 1-D float64 array in raster order, and returns a
-        number. Numba compiles it, so it can be called millions of times per second. Use plain
-        Python and the numpy functions that numba supports, a function decorated with ``numba.njit``
-        (its options are ignored), or a function such as ``np.median``. It must return the same
-        number for the same voxels. It may change its array.
+        A function of the voxels under the footprint, a 1-D float64 array in raster order, that
+        returns a number. Numba compiles it, so it can be called millions of times per second. It
+        can be plain Python with the numpy functions that numba supports, a function decorated with
+        ``numba.njit`` (its options are ignored), or a function such as ``np.median``. It must
+        return the same number for the same voxels, and may modify the array.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     extra_arguments : sequence of numbers or arrays, default: ()
-        Further arguments for the function.
+        Additional arguments for the function.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
     name : str, optional
         With ``version``, identifies the function when a run is resumed. Without it, a run with
         this function cannot be resumed.
@@ -6798,8 +6822,8 @@ def generic_filter(
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6807,7 +6831,7 @@ def generic_filter(
         If a parameter is out of range or does not have one entry for each axis.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
-        Also if numba cannot compile the function; the message has the reason.
+        Also if numba cannot compile the function; the message contains the reason.
 
     See Also
     --------
@@ -6815,12 +6839,12 @@ def generic_filter(
 
     Notes
     -----
-    Computation is in float64. The function determines the result for NaN. The bits of results do not
-    depend on slabs, but math functions such as ``sin`` in your function depend on the platform.
-    scipy's ``generic_filter1d``, which passes whole lines to its function, is not offered.
+    Computation is in float64. The function determines the result for NaN. The bits of the result do
+    not depend on slabs, but math functions such as ``sin`` depend on the platform. scipy's
+    ``generic_filter1d``, which passes whole lines to its function, is not available.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -6845,35 +6869,35 @@ def generic_gradient_magnitude(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Compute the magnitude of the gradient from any derivatives.
+    """Compute the magnitude of the gradient from a derivative of your choice.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     derivative : {"sobel", "prewitt"} or callable
         ``derivative(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` returns the
         derivative along an axis as a lazy volume, like `sobel`.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     extra_keywords : mapping, optional
-        Further arguments for the derivative.
+        Additional arguments for the derivative.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6881,7 +6905,7 @@ def generic_gradient_magnitude(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     Notes
     -----
@@ -6909,35 +6933,35 @@ def generic_laplace(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Sum any second derivatives along the axes.
+    """Compute the sum of second derivatives of your choice along the axes.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     derivative2 : callable
         ``derivative2(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` returns the
         second derivative along an axis as a lazy volume.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     extra_keywords : mapping, optional
-        Further arguments for the derivative.
+        Additional arguments for the derivative.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6945,7 +6969,7 @@ def generic_laplace(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     Notes
     -----
@@ -6981,28 +7005,28 @@ def grey_closing(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box as flat structuring element; one for all axes, or one for each.
-        Give ``size``, ``footprint`` or ``structure``.
+        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
+        for each. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis, at the voxels
-        of ``footprint``, by default at all.
+        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -7013,8 +7037,8 @@ def grey_closing(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or a
-        footprint of another shape, or the volume's dtype cannot hold ``cval``.
+        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
+        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -7024,10 +7048,10 @@ def grey_closing(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
-    One sweep. The halo is twice the reach of the structuring element: a window contains the slices
-    for erosion and dilation.
+    One sweep. The halo is twice the reach of the structuring element: a window contains the slices for
+    both erosion and dilation.
 
     References
     ----------
@@ -7055,28 +7079,28 @@ def grey_dilation(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box as flat structuring element; one for all axes, or one for each.
-        Give ``size``, ``footprint`` or ``structure``.
+        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
+        for each. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis, at the voxels
-        of ``footprint``, by default at all.
+        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -7087,8 +7111,8 @@ def grey_dilation(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or a
-        footprint of another shape, or the volume's dtype cannot hold ``cval``.
+        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
+        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -7099,10 +7123,10 @@ def grey_dilation(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -7130,28 +7154,28 @@ def grey_erosion(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box as flat structuring element; one for all axes, or one for each.
-        Give ``size``, ``footprint`` or ``structure``.
+        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
+        for each. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis, at the voxels
-        of ``footprint``, by default at all.
+        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -7162,8 +7186,8 @@ def grey_erosion(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or a
-        footprint of another shape, or the volume's dtype cannot hold ``cval``.
+        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
+        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -7174,10 +7198,10 @@ def grey_erosion(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -7205,28 +7229,28 @@ def grey_opening(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box as flat structuring element; one for all axes, or one for each.
-        Give ``size``, ``footprint`` or ``structure``.
+        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
+        for each. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis, at the voxels
-        of ``footprint``, by default at all.
+        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -7237,8 +7261,8 @@ def grey_opening(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or a
-        footprint of another shape, or the volume's dtype cannot hold ``cval``.
+        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
+        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -7248,10 +7272,10 @@ def grey_opening(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
-    One sweep. The halo is twice the reach of the structuring element: a window contains the slices
-    for erosion and dilation.
+    One sweep. The halo is twice the reach of the structuring element: a window contains the slices for
+    both erosion and dilation.
 
     References
     ----------
@@ -7273,23 +7297,25 @@ def h_maxima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. No NaN or infinity.
+        A volume or an array with up to three axes. It must not contain NaN or infinity.
     h : float
-        The height, or the depth of minima, above 0. Integers become floats if it is not an integer.
+        The height of maxima or the depth of minima, above 0. If it is not an integer, integer
+        volumes are converted to floats.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face; all by default.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre, including all that share a face; all by default.
 
     Returns
     -------
     Volume
-        A uint8 volume, 1 in the extrema, 0 elsewhere.
+        A uint8 volume: 1 in the extrema, 0 elsewhere.
 
     Raises
     ------
     ValueError
-        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid; on
-        computation, if a voxel is NaN or infinite, or the basins need more memory than available.
+        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid. On
+        computation, if a voxel is NaN or infinite, or the basins need more memory than is
+        available.
     TypeError
         If ``image`` is neither a volume nor an array, or has integers of 64 bits.
 
@@ -7323,23 +7349,25 @@ def h_minima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. No NaN or infinity.
+        A volume or an array with up to three axes. It must not contain NaN or infinity.
     h : float
-        The height, or the depth of minima, above 0. Integers become floats if it is not an integer.
+        The height of maxima or the depth of minima, above 0. If it is not an integer, integer
+        volumes are converted to floats.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face; all by default.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre, including all that share a face; all by default.
 
     Returns
     -------
     Volume
-        A uint8 volume, 1 in the extrema, 0 elsewhere.
+        A uint8 volume: 1 in the extrema, 0 elsewhere.
 
     Raises
     ------
     ValueError
-        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid; on
-        computation, if a voxel is NaN or infinite, or the basins need more memory than available.
+        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid. On
+        computation, if a voxel is NaN or infinite, or the basins need more memory than is
+        available.
     TypeError
         If ``image`` is neither a volume nor an array, or has integers of 64 bits.
 
@@ -7375,7 +7403,7 @@ def hed2rgb(
     volume : Volume or numpy.ndarray
         Three channels as from `rgb2hed`. Set two of them to 0 to see a single stain.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -7387,7 +7415,7 @@ def hed2rgb(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
         more than 16 bits.
 
     See Also
@@ -7396,7 +7424,7 @@ def hed2rgb(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -7417,35 +7445,35 @@ def hessian_matrix(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Volume, ...]:
-    """Compute the Hessian matrix of a smoothed volume by Gaussian derivatives.
+    """Compute the Hessian matrix of a smoothed volume from Gaussian derivatives.
 
-    Each element consists of two successive first derivatives with ``sigma / sqrt(2)``.
+    Each element is computed by two successive first derivatives with ``sigma / sqrt(2)``.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each.
+        needs a volume with a voxel size. One for all axes or one for each.
     mode : str or sequence of str, default: "constant"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     tuple of Volume
-        The upper triangle row by row: zz, zy, zx, yy, yx, xx; yy, yx, xx for a volume with two
-        axes. They are float32 for bool, integers of up to 16 bits, float16 and float32; float64 for
-        others. ``dtype`` overrides this.
+        The upper triangle, row by row: zz, zy, zx, yy, yx, xx, or yy, yx, xx for a volume with two
+        axes. The elements are float32 for bool, integers of up to 16 bits, float16 and float32;
+        float64 for other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -7453,7 +7481,7 @@ def hessian_matrix(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -7461,8 +7489,8 @@ def hessian_matrix(
 
     Notes
     -----
-    Nine Gaussian filters with a radius of 5.7 sigma each, in one sweep: a window contains 22 slices
-    for each unit of sigma, and two more of the derivatives.
+    Nine Gaussian filters with a radius of 5.7 sigma each, in one sweep. A window contains 22 slices
+    for each unit of sigma, plus two for the derivatives.
 
     References
     ----------
@@ -7499,9 +7527,9 @@ def hessian_matrix_eigvals(
 
     Notes
     -----
-    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue; float64 uses
-    Jacobi's rotations. For three axes and float32, a common intermediate result is computed once,
-    in 8 bytes for each voxel of a window.
+    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue, and float64 uses
+    Jacobi rotations. For three axes and float32, a common intermediate result is computed once and
+    needs 8 bytes for each voxel of a window.
 
     References
     ----------
@@ -7531,25 +7559,25 @@ def histogram(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     bins : int, default: 256
         Number of bins.
     range : pair of numbers or Scalar, optional
-        The ends of the bins, numbers or lazy numbers; the smallest and the largest voxel by default.
-        Voxels outside are not counted.
+        The range of the bins, numbers or lazy numbers; the smallest and the largest voxel by
+        default. Voxels outside are not counted.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result has a row
-        of counts for each. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -7561,8 +7589,8 @@ def histogram(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -7573,7 +7601,8 @@ def histogram(
 
     Notes
     -----
-    One sweep if ``range`` consists of numbers, else two. Counts and edges are identical to numpy.
+    One sweep if ``range`` consists of numbers, otherwise two. Counts and edges are identical to
+    numpy's.
 
     References
     ----------
@@ -7596,24 +7625,24 @@ def ifftn(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: real numbers without channels,
-        or complex numbers as the channels ``real`` and ``imag``.
+        A volume or an array with up to three axes: real numbers without channels, or complex
+        numbers as the channels ``real`` and ``imag``.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     norm : {"backward", "ortho", "forward"}, default: "backward"
-        The scale, as in `numpy.fft.fftn`.
+        The normalization, as in `numpy.fft.fftn`.
 
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in the order of frequencies of numpy: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for others. It keeps the voxel
-        size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
+        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
+        the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not offered; on
+        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -7624,8 +7653,8 @@ def ifftn(
 
     Notes
     -----
-    It takes as many sweeps as `fftn`, and two more if its input is a computed spectrum of all axes. For
-    a spectrum of real voxels, the result is the channel ``real``.
+    It needs as many sweeps as `fftn`, and two more if its input is a computed spectrum of all axes.
+    If the original volume is real, so is the result: use its channel ``real``.
 
     References
     ----------
@@ -7648,9 +7677,9 @@ def ifftshift(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -7670,7 +7699,7 @@ def ifftshift(
 
     Notes
     -----
-    Parts of the volume are exchanged. An opened volume needs no additional sweep.
+    Parts of the volume trade places, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -7688,20 +7717,20 @@ def irfftn(
     axes: int | Sequence[int] | None = None,
     norm: str = 'backward',
 ) -> Volume:
-    """Compute a volume of real numbers from half of its Fourier transform.
+    """Compute a real volume from half of its Fourier transform.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         A spectrum, as from `rfftn`, with the channels ``real`` and ``imag``.
     shape : sequence of int, optional
-        Shape of the result along ``axes``. By default the last extent is even: twice the number of
+        Shape of the result along ``axes``. By default, the last extent is even: twice the number of
         frequencies, minus 2.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
-        The last of them is the halved one.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
+        The last of these is the halved one.
     norm : {"backward", "ortho", "forward"}, default: "backward"
-        The scale, as in `numpy.fft.irfftn`.
+        The normalization, as in `numpy.fft.irfftn`.
 
     Returns
     -------
@@ -7712,7 +7741,7 @@ def irfftn(
     ------
     ValueError
         If there is no such axis, the volume does not have the channels ``real`` and ``imag``, or
-        ``shape`` does not fit; on computation, if a voxel is NaN or infinite.
+        ``shape`` does not fit. On computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -7722,7 +7751,7 @@ def irfftn(
 
     Notes
     -----
-    Two sweeps for a stored spectrum, one without z, and one more for a computed spectrum.
+    Two sweeps for a stored spectrum (one without z), and one more for a computed spectrum.
 
     References
     ----------
@@ -7742,14 +7771,14 @@ def join_segmentations(
     *,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Divide the segments of each volume by the segments of the other.
+    """Intersect the segments of two volumes.
 
     Two voxels have the same label in the result if they have the same label in both volumes.
 
     Parameters
     ----------
     s1, s2 : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0.
+        Labels of the same shape, bool or integers from 0.
     dtype : dtype, optional
         The dtype of the result: uint32 by default, uint64 for volumes of 2**32 or more voxels.
 
@@ -7761,10 +7790,10 @@ def join_segmentations(
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, a new label does not fit ``dtype``,
-        or the labels need more memory than available.
+        If shapes differ. On computation, if a label is negative, a new label does not fit
+        ``dtype``, or the labels need more memory than is available.
     TypeError
-        If ``s1`` or ``s2`` is neither a volume nor an array, or has another dtype.
+        If ``s1`` or ``s2`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -7772,7 +7801,7 @@ def join_segmentations(
 
     Notes
     -----
-    Two sweeps; four if labels have 64 bits, which are renumbered first.
+    Two sweeps, or four for labels of 64 bits, which are renumbered first.
 
     References
     ----------
@@ -7802,36 +7831,35 @@ def joint_histogram(
     a : Volume or numpy.ndarray
         The first volume.
     b : Volume or numpy.ndarray
-        The second one, of the same shape and axes. Different dtypes are promoted as in numpy.
+        The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     bins : int or pair of int, default: 256
         Number of equal bins for the values of ``a`` and of ``b``.
     range : pair of pairs of numbers or Scalar, optional
-        The ends of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, numbers or lazy
+        The ranges of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, numbers or lazy
         numbers; the smallest and the largest voxels by default.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation, or
-        are ignored in both.
+        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
+        ignored in both.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     counts : Scalar
-        A lazy array of int64 numbers, with a row for each bin of ``a`` and a column for each
-        bin of ``b``.
+        A lazy int64 array with a row for each bin of ``a`` and a column for each bin of ``b``.
     a_edges : Scalar
-        A lazy array of the edges of bins of ``a``.
+        A lazy array of the bin edges of ``a``.
     b_edges : Scalar
-        A lazy array of the edges of bins of ``b``.
+        A lazy array of the bin edges of ``b``.
 
     Raises
     ------
     ValueError
-        If the shapes or axes of the volumes differ, or a parameter is out of range; on computation,
-        if a voxel that counts is NaN or infinite and ``nan="raise"``, or no voxel counts.
+        If the shapes or axes of the volumes differ, or a parameter is out of range. On computation, if
+        an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
     TypeError
         If ``a`` or ``b`` is neither a volume nor an array.
 
@@ -7841,7 +7869,8 @@ def joint_histogram(
 
     Notes
     -----
-    One sweep if ``range`` consists of numbers, else two. Counts and edges are identical to numpy.
+    One sweep if ``range`` consists of numbers, otherwise two. Counts and edges are identical to
+    numpy's.
 
     References
     ----------
@@ -7864,7 +7893,7 @@ def keep_labels(
     low: float | None = None,
     high: float | None = None,
 ) -> Volume:
-    """Keep the labels with a measurement in a range; all other voxels become 0.
+    """Keep the labels with a measurement in a range, and set all other voxels to 0.
 
     Use it to select objects by any column of a table, such as their area, intensity or shape.
 
@@ -7876,22 +7905,23 @@ def keep_labels(
         Measurements with a column ``label``: a lazy table such as from `regionprops_table`, a pyarrow or
         pandas table, or a Parquet file or folder of such files.
     column : str
-        The column of numbers.
+        The name of a numeric column.
     low, high : float, optional
-        The range, including both ends; without one, the range is open on that side. NaN is in no range.
+        The range, including both ends; if one is missing, the range is unlimited on that side. NaN
+        is not in any range.
 
     Returns
     -------
     Volume
-        A volume of the labels' dtype. Labels without a row become 0.
+        A volume of the labels' dtype. Labels without a row are set to 0.
 
     Raises
     ------
     ValueError
         If neither end is given, ``low`` is above ``high``, or the table lacks the columns.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype, or the table has another
-        type.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or the table
+        has an unsupported type.
 
     See Also
     --------
@@ -7900,7 +7930,7 @@ def keep_labels(
 
     Notes
     -----
-    The sweeps of `relabel` with the same table, which looks the column up as float64.
+    Needs the same sweeps as `relabel` with this table. The column is looked up as float64.
 
     References
     ----------
@@ -7921,34 +7951,34 @@ def keep_largest(
     *,
     structure: Any = None,
 ) -> Volume:
-    """Keep the components, or labels, with the most voxels.
+    """Keep the components or labels with the most voxels.
 
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A bool volume, to use its connected components; or labels of an integer dtype, to count the
-        voxels of each label wherever they are. 0 is background.
+        A bool volume, to use its connected components, or integer labels, to count the voxels of each
+        label even if they are not connected. 0 is background.
     k : int, default: 1
-        The number to keep. Among equal sizes, the lowest ids are kept.
+        The number to keep. If sizes are equal, the lowest ids are kept.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
     structure : array_like, optional
-        The neighbours of a voxel, instead of ``connectivity``: 3 entries along each axis, symmetric
-        about the centre.
+        The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
+        symmetric about the centre.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype with 0 in removed objects.
+        A volume of the input's dtype in which removed objects are 0.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -7956,9 +7986,9 @@ def keep_largest(
 
     Notes
     -----
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     Examples
     --------
@@ -7986,19 +8016,18 @@ def label(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels of any dtype
-        are foreground.
+        A volume or an array with up to three axes. Nonzero voxels of any dtype are foreground.
     connectivity : {1, 2, 3} or array_like, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner. An array is used as ``structure``, which is scipy's
-        second parameter.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2
+        to include shared edges, 3 to include shared corners. An array is used as ``structure``,
+        which is scipy's second parameter.
     structure : array_like, optional
-        The neighbours of a voxel, instead of ``connectivity``: 3 entries along each axis, symmetric
-        about the centre.
+        The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
+        symmetric about the centre.
     by_value : bool, default: False
         Whether neighbours are connected only if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        With ``by_value``, the value to leave unlabelled; None for no such value.
+        The value to leave unlabelled with ``by_value``; None for no such value.
     dtype : dtype, optional
         Dtype of the labels: uint32 by default, uint64 for volumes of 2**32 or more voxels.
 
@@ -8010,9 +8039,9 @@ def label(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if ``dtype``
-        cannot hold the number of components, or they need more memory than available. The message
-        suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if ``dtype``
+        cannot hold the number of components, or they need more memory than is available. The
+        message suggests slabs that would work.
     TypeError
         If ``mask`` is neither a volume nor an array.
 
@@ -8025,9 +8054,9 @@ def label(
     -----
     The result is identical to `scipy.ndimage.label`.
 
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -8063,32 +8092,33 @@ def label2rgb(
     label : Volume or numpy.ndarray
         Bool or integer labels.
     image : Volume or numpy.ndarray, optional
-        An image of the same shape, or with three channels, which become grey. Bool and unsigned
-        integers of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
+        An image of the same shape. Three channels are converted to grey. Bool and unsigned integers
+        of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
     colors : sequence of colours, optional
-        Names, or red, green and blue from 0 to 1; by default the ten of scikit-image. They repeat.
-        The smallest possible label has the first one, so a label has the same colour in every
-        volume. (In scikit-image, missing labels are not counted.)
+        Names, or red, green and blue from 0 to 1; by default scikit-image's ten colours. They
+        repeat. The smallest possible label has the first colour, so a label has the same colour in
+        every volume. (In scikit-image, missing labels are not counted.)
     alpha : float, default: 0.3
         Opacity of the colours, from 0 to 1; without an image, it is 1.
     bg_label : int, default: 0
         The label of the background, 0 or more.
     bg_color : sequence of float or str, default: (0, 0, 0)
-        The colour of the background; None for the image itself.
+        The colour of the background; None leaves the image unchanged there.
     image_alpha : float, default: 1
-        Opacity of the image, from 0 to 1, on white.
+        Opacity of the image, from 0 to 1, on a white background.
 
     Returns
     -------
     Volume
-        The channels red, green and blue, in float32, or float64 for images of float64.
+        The channels red, green and blue, as float32, or float64 for float64 images.
 
     Raises
     ------
     ValueError
-        If shapes differ, the image has other channels, or a parameter is out of range.
+        If shapes differ, the image does not have one or three channels, or a parameter is out of
+        range.
     TypeError
-        If an input is neither a volume nor an array, or has another dtype.
+        If an input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -8097,7 +8127,7 @@ def label2rgb(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -8126,14 +8156,14 @@ def labeled_comprehension(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A stored volume, with the voxels for the function.
+        A stored volume with the values for the function.
     labels : Volume or numpy.ndarray
         Stored labels of the same shape, bool or integers from 0.
     index : int or array_like of int
         The labels, above 0.
     func : callable
-        Takes the voxels of a label in raster order, with ``pass_positions`` also their linear indices
-        in the volume; returns a number.
+        A function of the voxels of a label in raster order that returns a number. With
+        ``pass_positions``, the second argument is the linear indices of the voxels in the volume.
     out_dtype : dtype
         The dtype of the result.
     default : number
@@ -8144,15 +8174,15 @@ def labeled_comprehension(
     Returns
     -------
     numpy.ndarray or number
-        A number for each entry of ``index``. It is computed now, in this process.
+        A number for each entry of ``index``, computed immediately, in this process.
 
     Raises
     ------
     ValueError
         If a volume is computed instead of stored, shapes differ, or ``index`` is None or has labels
-        below 1; if a label's box needs more memory than available.
+        below 1; if a label's bounding box needs more memory than is available.
     TypeError
-        If an input is neither a volume nor an array, or has another dtype.
+        If an input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -8183,30 +8213,30 @@ def laplace(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Sum second differences, ``[1, -2, 1]``, along each axis.
+    """Compute the sum of the second differences, ``[1, -2, 1]``, along the axes.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -8214,7 +8244,7 @@ def laplace(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     Notes
     -----
@@ -8242,11 +8272,11 @@ def local_maxima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. NaN is never an
-        extremum, and does not keep its neighbours from being one.
+        A volume or an array with up to three axes. NaN is never an extremum, and does not prevent
+        its neighbours from being one.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre, including all that share a face.
     connectivity : {1, 2, 3}, optional
         The largest number of steps along axes between neighbours, instead of ``footprint``; by
         default the number of axes.
@@ -8261,10 +8291,10 @@ def local_maxima(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -8273,11 +8303,11 @@ def local_maxima(
 
     Notes
     -----
-    The result is identical to scikit-image.
+    The result is identical to scikit-image's.
 
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -8300,11 +8330,11 @@ def local_minima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. NaN is never an
-        extremum, and does not keep its neighbours from being one.
+        A volume or an array with up to three axes. NaN is never an extremum, and does not prevent
+        its neighbours from being one.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre, including all that share a face.
     connectivity : {1, 2, 3}, optional
         The largest number of steps along axes between neighbours, instead of ``footprint``; by
         default the number of axes.
@@ -8319,10 +8349,10 @@ def local_minima(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -8330,11 +8360,11 @@ def local_minima(
 
     Notes
     -----
-    The result is identical to scikit-image.
+    The result is identical to scikit-image's.
 
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -8349,12 +8379,12 @@ def local_minima(
 def log(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take natural logarithms, with the same bits on every processor.
+    """Compute natural logarithms, with the same bits on every processor.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -8364,11 +8394,11 @@ def log(
     Raises
     ------
     TypeError
-        If the input is neither a volume, a lazy number, an array nor a number.
+        If the input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     numpy's results may differ in the last bit, because they depend on the processor.
 
@@ -8385,12 +8415,12 @@ def log(
 def log10(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take logarithms to base 10.
+    """Compute logarithms to base 10.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -8400,14 +8430,14 @@ def log10(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -8422,12 +8452,12 @@ def log10(
 def log1p(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take natural logarithms of one plus each voxel, precise for small voxels.
+    """Compute natural logarithms of one plus each voxel, precisely for small values.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -8437,14 +8467,14 @@ def log1p(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -8459,12 +8489,12 @@ def log1p(
 def log2(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take logarithms to base 2.
+    """Compute logarithms to base 2.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -8474,14 +8504,14 @@ def log2(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -8503,32 +8533,33 @@ def map_coordinates(
     cval: float = 0.0,
     prefilter: bool = True,
 ) -> Volume:
-    """Interpolate a volume at the positions in a stored field.
+    """Interpolate a volume at positions from a stored field.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     coordinates : Volume or numpy.ndarray
-        For each voxel of the result, a position in the volume, in voxels: a volume of the same shape with
-        a channel for each axis, in the order z, y, x.
+        The position in the volume for each voxel of the result, in voxels: a volume of the same
+        shape with a channel for each axis, in the order z, y, x.
     max_displacement : float, str or sequence of them
-        The largest distance between a voxel and its position, along each axis: in voxels, or as a
-        length such as ``"200 nm"``. One for all axes, or one for each. A run in which a voxel is
-        further away ends with an error that names the voxel.
+        The maximum distance between a voxel and its position along each axis, in voxels or as a
+        length such as ``"200 nm"``. One for all axes or one for each. If a voxel is further away,
+        the run raises an error that specifies the voxel.
     order : int, default: 1
-        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. From 2 on,
-        splines through all voxels are computed in float64, like scipy, where 3 is the default. Integers
-        saturate.
+        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
+        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        are clipped to the dtype's range.
     mode : str, default: "constant"
         How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
         ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as `pad` with ``"wrap"``).
-        With ``"constant"``, there is no interpolation beyond the centres of the outer voxels.
+        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
+        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
+        interpolated.
     cval : float, default: 0.0
-        The value outside of the volume for constant modes, a number of the volume's dtype.
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
-        For orders from 2 on, whether to compute the coefficients of the spline first. Set it to False
+        Whether to compute the coefficients of the spline first, for orders from 2 on. Set it to False
         if ``volume`` is a result of `spline_filter`.
 
     Returns
@@ -8539,10 +8570,11 @@ def map_coordinates(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, the field does not fit
-        the volume, or the volume has no voxels. On computation, if a position is NaN, or too far away.
+        If a parameter is out of range or does not have one entry for each axis, the field does not
+        match the volume, or the volume has no voxels. On computation, if a position is NaN or too
+        far away.
     TypeError
-        If an input is neither a volume nor an array, or the volume is of bool with an order above 0.
+        If an input is neither a volume nor an array, or the volume is bool with an order above 0.
 
     See Also
     --------
@@ -8551,8 +8583,8 @@ def map_coordinates(
 
     Notes
     -----
-    One sweep. The halo is ``max_displacement`` and ``order + 1`` voxels along each axis. The result has
-    the shape and the place of the volume. For single positions, index the volume.
+    One sweep. The halo is ``max_displacement`` plus ``order + 1`` voxels along each axis. The
+    result has the shape and origin of the volume. For single positions, index the volume.
 
     References
     ----------
@@ -8587,27 +8619,30 @@ def map_instances(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     function : callable
-        Takes the voxels of a tile, an array with the volume's axes (c first if there are channels),
-        and returns labels: integers of the tile's shape without c, 0 for background. It must return
-        the same labels for the same voxels. Several threads call it; it must not compute with this
-        package.
+        A function of the voxels of a tile, an array with the volume's axes (c first if there are
+        channels). It returns labels: integers of the tile's shape without c, 0 for background. It
+        must return the same labels for the same voxels. Several threads call the function, and it
+        must not compute with this package.
     tile : int or sequence of int
-        Extent of a tile in voxels. The last tiles are clipped at the volume's end.
+        Extent of a tile in voxels. The last tiles are clipped at the end of the volume.
     overlap : int or sequence of int
-        Voxels shared by adjacent tiles, up to half a tile. If it is at least the size of the largest
-        object, no object is cut in all tiles.
+        Number of voxels shared by adjacent tiles, up to half a tile. If it is at least the size of
+        the largest object, each object is complete in some tile.
     stitch : {"iou", "touch", "largest"}, default: "iou"
-        Which labels of two adjacent tiles are one object, by the voxels that the tiles share.
-        ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share a
-        voxel. ``"largest"``: each overlaps the other most; the smaller label wins ties.
+        Which labels of two adjacent tiles belong to one object, judged by the voxels that the tiles
+        share. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share
+        a voxel. ``"largest"``: each is the label that overlaps the other most, and the smaller label
+        wins ties.
     threshold : float, default: 0.5
-        For ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at most one label of a neighbour.
+        Minimum intersection over union for ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at
+        most one label of a neighbouring tile.
     dtype : dtype, optional
         Dtype of the result: uint32 by default, uint64 for volumes of 2**32 or more voxels.
     voxel_bytes : int, default: 24
-        Memory that the function needs for each voxel of a tile in addition to its input, for the plan.
+        Memory in bytes that the function needs for each voxel of a tile, in addition to its input.
+        The plan includes it.
     name : str, optional
         With ``version``, identifies the function when a run is resumed. Without it, a run with
         this function cannot be resumed.
@@ -8623,8 +8658,8 @@ def map_instances(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the function does not return labels, or
-        the objects need more memory than available.
+        If a parameter is out of range. On computation, if the function does not return labels, or
+        the objects need more memory than is available.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``function`` is not callable.
 
@@ -8636,15 +8671,15 @@ def map_instances(
 
     Notes
     -----
-    The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel gets
-    the label in its tile. An object of a tile that lies only in voxels of other tiles can join other
-    objects, but has no voxels of its own. Labels are joined across faces of tiles; across edges and
-    corners, they are joined through the tiles between.
+    The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel
+    gets the label from its tile. An object of a tile that only covers voxels of different tiles can
+    join objects, but has no voxels of its own. Labels are joined across faces of tiles; across
+    edges and corners, they are joined through the tiles in between.
 
-    Two sweeps. A slab runs the function on all tiles that intersect it. The voxels of tiles are stored
-    for the second sweep, so the function runs once for each tile and slab. Slabs with extents that
-    are multiples of ``tile - overlap`` need the fewest calls. Tiles are merged in a tree, like the
-    slabs of `label`.
+    Two sweeps. A slab runs the function on all tiles that intersect it. The labels of tiles are
+    stored for the second sweep, so the function runs once for each tile and slab. Slabs need the
+    fewest calls if their extents are multiples of ``tile - overlap``. Tiles are merged in a tree,
+    like the slabs of `label`.
 
     References
     ----------
@@ -8671,30 +8706,31 @@ def map_labels(
     name: str | None = None,
     version: Any = None,
 ) -> Volume:
-    """Apply your own function to each object, and put the results together in one volume.
+    """Apply your own function to each object, and combine the results in one volume.
 
-    Use it for operations that need a whole object: skeletons, filled holes, smoothed outlines, convex
-    hulls.
+    Use it for operations that need a whole object, such as skeletons, filled holes, smoothed
+    outlines or convex hulls.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
         Stored labels, integers from 0; 0 is background.
     function : callable
-        Takes a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``, ``voxel_size``
-        and ``unit``, like the function of `for_each_label`. Returns an array of the shape of
+        A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
+        ``voxel_size`` and ``unit``, as in `for_each_label`. It returns an array with the shape of
         ``mask``, or None to remove the object. It may be called several times for an object, and
-        must return the same.
+        must return the same result.
     dtype : dtype, optional
         By default, the function returns a bool array, the object's new voxels, and the result is a
-        volume of labels: where several objects meet, the largest label wins. With a dtype, it
-        returns numbers, which are taken in the object's own voxels; the result is 0 elsewhere.
+        volume of labels. Where several objects overlap, the largest label wins. With a dtype, the
+        function returns numbers, which are used within the object's original voxels; the result is
+        0 elsewhere.
     volumes : sequence of Volume, default: ()
-        Stored volumes of the same shape, cut out with the same box.
+        Stored volumes of the same shape, which are cropped to the same box.
     pad : int or sequence of int, default: 0
         Voxels to add to the box on each side, within the volume.
     name : str, optional
-        With ``version``, identifies the function, so another process can resume a run.
+        With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
         Change it when the function changes.
 
@@ -8706,11 +8742,11 @@ def map_labels(
     Raises
     ------
     ValueError
-        If labels or volumes are computed instead of stored, or shapes differ; on computation, if the
-        function returns another shape or dtype, or a box has more voxels than a slab.
+        If labels or volumes are computed instead of stored, or shapes differ. On computation, if
+        the function returns a different shape or dtype, or a box has more voxels than a slab.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype, or ``function`` is not
-        callable.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or ``function``
+        is not callable.
 
     See Also
     --------
@@ -8719,9 +8755,9 @@ def map_labels(
 
     Notes
     -----
-    Two sweeps: the first finds the boxes, the second calls the function. An object is processed in
-    each slab that its box meets. A worker holds the result of a slab, and boxes of as many voxels at
-    a time. Objects with larger boxes are refused with the remedy: more memory, or deeper slabs.
+    Two sweeps: the first finds the bounding boxes, and the second calls the function. An object is
+    processed in each slab that its box intersects. A worker holds the result of a slab, and at any
+    time boxes with as many voxels. For larger boxes, an error suggests more memory or deeper slabs.
 
     References
     ----------
@@ -8758,25 +8794,25 @@ def map_overlap(
     Parameters
     ----------
     func : callable
-        Takes one array (z, y, x) for each volume, with ``depth`` more voxels on each side, and
-        returns an array of the same shape, or of the shape without the overlap. Each voxel of the
-        result may depend only on voxels within ``depth``, and not on the position of blocks. Several
-        threads call it; it must not compute with this package.
+        A function of one array (z, y, x) for each volume, with ``depth`` additional voxels on each
+        side. It returns an array of the same shape, or of the shape without the overlap. Each voxel
+        of the result may depend only on voxels within ``depth``, not on the position of blocks.
+        Several threads call the function, and it must not compute with this package.
     *volumes : Volume or numpy.ndarray
-        One or more volumes of one shape. The function is called for each channel, if there are
-        several; a volume without channels is passed for each of them.
+        One or more volumes of the same shape. The function is called separately for each channel; a
+        volume without channels is passed to every call.
     depth : int or sequence, default: 0
         The overlap in voxels: one number for all axes, or for each axis a number or a pair
         ``(before, after)``.
     dtype : dtype, optional
-        The dtype of the result. By default the dtype that the function returns: it is called once for
-        a small block of ones, or, if it fails there, taken to return the dtype of the first volume.
+        The dtype of the result. By default, the dtype that the function returns for a small block
+        of ones, or the dtype of the first volume if this call fails.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     name : str, optional
@@ -8785,14 +8821,13 @@ def map_overlap(
     version : str or int, optional
         Change it when you change the function.
     deterministic : bool, default: True
-        False if a second call may return other bits: the result is then stored, and never computed
-        twice.
+        Set it to False if a second call may return different bits: the result is then stored, and
+        never computed twice.
     mixes : {"channels"}, optional
-        ``"channels"`` if the function takes all channels at once: all arrays, also for volumes
-        without channels, and the result then have the axes c, z, y, x.
+        ``"channels"`` if the function processes all channels at once. All arrays and the result
+        then have the axes c, z, y, x, even for volumes without channels.
     channels : int or sequence of str, optional
-        Number or names of the result's channels for ``mixes``; by default as for the first
-        volume.
+        Number or names of the result's channels with ``mixes``; by default the first volume's.
 
     Returns
     -------
@@ -8802,8 +8837,8 @@ def map_overlap(
     Raises
     ------
     ValueError
-        If no volume is given, shapes differ, or a parameter is out of range; on computation, if the
-        function returns another kind of numbers than ``dtype``, or integers that it cannot hold.
+        If no volume is given, shapes differ, or a parameter is out of range. On computation, if the
+        function returns a different kind of number from ``dtype``, or integers that it cannot hold.
     TypeError
         If ``func`` is not callable, or a volume is neither a volume nor an array.
 
@@ -8814,7 +8849,7 @@ def map_overlap(
     Notes
     -----
     One sweep, with ``depth`` as halo. The planner assumes that the function needs memory for its
-    inputs and two float64 arrays per block; further memory is not planned.
+    inputs and two float64 arrays per block; additional memory is not planned.
 
     References
     ----------
@@ -8847,23 +8882,24 @@ def mark_boundaries(
     color : sequence of float or str, default: (1, 1, 0)
         Red, green and blue from 0 to 1, or a name.
     outline_color : sequence of float or str, optional
-        The colour of neighbours of boundaries; none by default.
+        The colour of voxels next to boundaries; by default, these are not coloured.
     mode : {"outer", "inner", "thick"}, default: "outer"
-        Which boundaries, as in `find_boundaries`.
+        Which boundaries to draw, as in `find_boundaries`.
     background_label : int, default: 0
         The label of the background.
 
     Returns
     -------
     Volume
-        The channels red, green and blue, in float32, or float64 for float64.
+        The channels red, green and blue, as float32, or float64 for float64 images.
 
     Raises
     ------
     ValueError
-        If shapes differ, the image has other channels, or a parameter is out of range.
+        If shapes differ, the image does not have one or three channels, or a parameter is out of
+        range.
     TypeError
-        If an input is neither a volume nor an array, or has another dtype.
+        If an input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -8893,35 +8929,36 @@ def match_histograms(
 ) -> Volume:
     """Change intensities so that their histogram matches the histogram of a reference.
 
-    Use it to compare volumes that were recorded with other exposures. Each voxel gets the intensity of
-    the reference below which the same fraction of voxels is.
+    Use it to compare volumes that were recorded with different exposures. Each voxel gets the
+    reference intensity that has the same fraction of voxels below it.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     reference : Volume or numpy.ndarray
-        A volume of any shape and dtype. A reference with channels has the channels of the volume, and
-        each is matched by itself.
+        A volume of any shape and dtype. If it has channels, they must be the volume's, and each
+        channel is matched separately.
     nbins : int, default: 65536
-        Floats, and integers of more than 16 bits, have up to this many distinct values; more are
-        counted in this many bins of equal width. Others count every value.
+        Maximum number of distinct values of floats, and of integers of more than 16 bits. If there
+        are more, they are counted in this number of equal bins. For other dtypes, every value is
+        counted.
 
     Returns
     -------
     Volume
-        A volume of intensities of the reference: float32 if both are bool, integers of up to 16 bits,
-        float16 or float32; otherwise float64.
+        A volume with intensities of the reference: float32 if both are bool, integers of up to 16
+        bits, float16 or float32; otherwise float64.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
     ValueError
-        On computation, if integers are beyond 2**53.
+        On computation, if integers exceed 2**53.
 
     See Also
     --------
@@ -8930,10 +8967,11 @@ def match_histograms(
 
     Notes
     -----
-    Two sweeps for integers of up to 16 bits, three for other dtypes. The result is scikit-image's if both
-    volumes have up to ``nbins`` distinct values; values are compared as float64. With more, all voxels in
-    a bin get one intensity. It differs from scikit-image's result for the largest of them by up to the
-    distance between the centres of two occupied bins of the reference, plus half the width of a bin.
+    Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
+    scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
+    float64. With more, all voxels in a bin get the same intensity. For the largest voxel of a bin,
+    it differs from scikit-image's by at most the distance between the centres of two occupied bins
+    of the reference plus half a bin.
 
     References
     ----------
@@ -8953,34 +8991,35 @@ def match_template(
     mode: str = 'constant',
     constant_values: float = 0.0,
 ) -> Volume:
-    """Compute how similar each place of a volume is to a template.
+    """Compute how similar each position in a volume is to a template.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of two or three axes without channels, or an array, which is opened.
+        A volume or an array with two or three axes and no channels.
     template : array_like
-        A small volume of the same axes with up to half a million voxels, such as 64 x 64 x 64.
+        A small volume with the same axes and up to half a million voxels, such as 64 x 64 x 64.
     pad_input : bool, default: False
-        Whether the result has the shape of the volume, and a voxel is the similarity of the template's
-        centre there; or it is smaller, and a voxel is the similarity of the template's first voxel.
+        If True, the result has the shape of the volume, and each voxel is the similarity with the
+        template centred there. If False, the result is smaller, and each voxel is the similarity
+        with the template beginning there.
     mode : {"constant", "edge", "reflect", "symmetric"}, default: "constant"
-        With ``pad_input``, how to extend the volume beyond its edges: by ``constant_values``, the outer
-        voxels, or mirrored without (``"reflect"``) or with the outer voxels.
+        How to extend the volume beyond its edges with ``pad_input``: by ``constant_values``, by the
+        outer voxels, or mirrored without (``"reflect"``) or with the outer voxels.
     constant_values : float, default: 0.0
         The value beyond the edges for ``"constant"``.
 
     Returns
     -------
     Volume
-        A float32 volume: Pearson's correlation of the template and the voxels around, from -1 to 1; 0
-        where these are constant, and NaN where one of them is NaN or infinite.
+        A float32 volume: Pearson's correlation of the template and the surrounding voxels, from -1
+        to 1; 0 where these are constant, and NaN where any of them is NaN or infinite.
 
     Raises
     ------
     ValueError
-        If the template is larger than the volume or constant, has other axes or more voxels, or a
-        parameter is out of range.
+        If the template is larger than the volume or constant, has different axes or too many
+        voxels, or a parameter is out of range.
     TypeError
         If an input is neither a volume nor an array, or the volume has several channels.
 
@@ -8991,10 +9030,10 @@ def match_template(
 
     Notes
     -----
-    One sweep. Blocks of the volume's own grid are transformed by Fourier transforms, so slabs do not
-    change a bit of the result, but another version of scipy may change the last ones. Blocks have 128
-    voxels along each axis in three dimensions, more for templates of more than 32. Voxels are rounded to
-    float32 first. The error is about 1e-6.
+    One sweep. Blocks of the volume's own grid are Fourier transformed, so the result does not
+    depend on slabs. The last bits may depend on scipy's version. Blocks have 128 voxels along each
+    axis in three dimensions, or more for templates of more than 32. Voxels are first rounded to
+    float32. The error is about 1e-6.
 
     References
     ----------
@@ -9025,37 +9064,37 @@ def max(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy number in the volume's dtype. With ``axis``, a lazy array of the other axes; NaN
-        if no voxel of a line counts, which is an error for integers.
+        The lazy number in the volume's dtype. With ``axis``, a lazy array with the remaining axes; lines
+        without included voxels are NaN, or an error for integers.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -9068,9 +9107,10 @@ def max(
     -----
     One sweep.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -9097,25 +9137,25 @@ def maximum_filter(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -9137,10 +9177,10 @@ def maximum_filter(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -9166,17 +9206,17 @@ def maximum_filter1d(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int
         Number of voxels.
     axis : int, default: -1
-        The axis to work along, counted from 0, or from -1 backwards.
+        The axis to work along, counted from 0, or backwards from -1.
     mode : str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`.
-        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int, default: 0
@@ -9202,9 +9242,9 @@ def maximum_filter1d(
 
     Notes
     -----
-    The result is identical to scipy; the time is independent of ``size``.
+    The result is identical to scipy's; the time is independent of ``size``.
 
-    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together.
+    One sweep. The halo along the axis is ``size - 1`` voxels in total.
 
     References
     ----------
@@ -9229,17 +9269,17 @@ def maximum_position(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
 
     Returns
     -------
@@ -9249,8 +9289,8 @@ def maximum_position(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -9262,7 +9302,8 @@ def maximum_position(
     -----
     One sweep.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -9289,37 +9330,37 @@ def mean(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy mean, rounded once, in numpy's dtype for a mean. With ``axis``, a lazy array of
-        the other axes, NaN if no voxel of a line counts.
+        The lazy mean, rounded once, with the dtype of `numpy.mean`. With ``axis``, a lazy array with the
+        remaining axes; lines without included voxels are NaN.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -9331,9 +9372,10 @@ def mean(
     -----
     One sweep.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -9360,37 +9402,37 @@ def median(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy number; with ``axis``, a lazy array of the other axes; NaN if no voxel of a line
-        counts.
+        The lazy number. With ``axis``, a lazy array with the remaining axes; lines without included
+        voxels are NaN.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -9402,8 +9444,8 @@ def median(
     Notes
     -----
     The median of an even number of voxels is the mean of the middle two, as in numpy. One sweep for
-    dtypes of up to 16 bits, two for 32 bits and four for 64. Medians of labels are computed in one
-    sweep, from counts of the values of each label, so they need integers of up to 16 bits.
+    dtypes of up to 16 bits, two for 32 bits and four for 64. Medians of labels need one sweep and
+    integers of up to 16 bits, because the values of each label are counted.
 
     References
     ----------
@@ -9431,25 +9473,25 @@ def median_filter(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -9470,12 +9512,12 @@ def median_filter(
 
     Notes
     -----
-    The result is identical to scipy. A box of 3 x 3 x 3 uses a pruned sorting network. The time of
-    larger boxes is almost independent of their size; other footprints take time in proportion to
-    their voxels.
+    The result is identical to scipy's. A box of 3 x 3 x 3 uses a pruned sorting network. For larger
+    boxes, the time is almost independent of the size; for other footprints, it is proportional to
+    the number of voxels.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -9496,26 +9538,26 @@ def meijering(
     mode: str | Sequence[str] = 'reflect',
     cval: float = 0.0,
 ) -> Volume:
-    """Measure the similarity of every voxel's neighbourhood to a neurite.
+    """Measure how similar the neighbourhood of each voxel is to a neurite.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
         Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     alpha : float, optional
         The weight of the other eigenvalues, from -1000 to 1000, which selects long and flat
-        structures; by default ``1 / (axes + 1)`` for a volume with this number of axes.
+        structures; by default ``1 / (axes + 1)``, with the number of axes.
     black_ridges : bool, default: True
-        Whether to find dark ridges on a bright background, or bright ridges.
+        Whether to find dark ridges on a bright background, instead of bright ridges.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
 
@@ -9523,7 +9565,7 @@ def meijering(
     -------
     Volume
         A volume from 0 to 1: float32 for bool, integers of up to 16 bits, float16 and float32;
-        float64 for others.
+        float64 for other dtypes.
 
     Raises
     ------
@@ -9541,7 +9583,7 @@ def meijering(
     -----
     Two sweeps: each scale is divided by its maximum, without NaN. The halo is about 12 times the
     largest of ``sigmas`` on each side. The measure jumps to 0 where a negative eigenvalue outweighs
-    a positive one; in float32, voxels near this limit may differ from scikit-image.
+    a positive one; in float32, voxels near this limit may differ from scikit-image's.
 
     References
     ----------
@@ -9577,8 +9619,8 @@ def meshes(
         ``"precomputed"`` is Neuroglancer's legacy format, with coordinates in nanometers if the
         volume has a unit.
     step : int, default: 1
-        Voxels between vertices: 2 gives a quarter of the triangles. Objects that are too small for
-        this use all voxels.
+        Number of voxels between vertices: 2 gives a quarter of the triangles. Objects that are too
+        small for this use every voxel.
     simplify : float, default: 0.0
         The fraction of triangles to remove where the surface is flattest, below 1: 0.9 keeps about a
         tenth. It needs fast-simplification.
@@ -9586,17 +9628,17 @@ def meshes(
     Returns
     -------
     Table
-        A lazy table: ``label``, numbers of ``vertices`` and ``faces``, and the ``surface_area`` from
-        the voxel size. Computing it writes the files.
+        A lazy table with ``label``, the numbers of ``vertices`` and ``faces``, and the
+        ``surface_area``, computed with the voxel size. Computing the table writes the files.
 
     Raises
     ------
     ValueError
-        If scikit-image is not installed (with ``simplify`` fast-simplification, too), a parameter
-        is invalid, the labels are computed instead of stored, or do not have three axes; on
-        computation, if an object's box needs more memory than available.
+        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, a parameter
+        is invalid, or the labels are computed instead of stored or do not have three axes. On
+        computation, if an object's box needs more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -9605,9 +9647,9 @@ def meshes(
     Notes
     -----
     One sweep finds the objects' boxes; then each box is read. Vertices are x, y, z positions in the
-    unit of the voxel size, including the volume's origin. Surfaces are closed, also at the edges of
-    the volume. A worker holds one object's box at a time, and about 50 bytes for each of its voxels.
-    Simplified surfaces are closed, too, but thin parts may touch themselves; they depend on the
+    unit of the voxel size, including the volume's origin. Surfaces are closed, including at the
+    edges of the volume. A worker holds one object's box at a time, and about 50 bytes for each of
+    its voxels. Simplified surfaces are also closed, but thin parts may touch. They depend on the
     version of fast-simplification.
 
     References
@@ -9642,37 +9684,37 @@ def min(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy number in the volume's dtype. With ``axis``, a lazy array of the other axes; NaN
-        if no voxel of a line counts, which is an error for integers.
+        The lazy number in the volume's dtype. With ``axis``, a lazy array with the remaining axes; lines
+        without included voxels are NaN, or an error for integers.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -9685,9 +9727,10 @@ def min(
     -----
     One sweep.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -9715,25 +9758,25 @@ def minimum_filter(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -9755,10 +9798,10 @@ def minimum_filter(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -9784,17 +9827,17 @@ def minimum_filter1d(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int
         Number of voxels.
     axis : int, default: -1
-        The axis to work along, counted from 0, or from -1 backwards.
+        The axis to work along, counted from 0, or backwards from -1.
     mode : str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`.
-        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int, default: 0
@@ -9820,9 +9863,9 @@ def minimum_filter1d(
 
     Notes
     -----
-    The result is identical to scipy; the time is independent of ``size``.
+    The result is identical to scipy's; the time is independent of ``size``.
 
-    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together.
+    One sweep. The halo along the axis is ``size - 1`` voxels in total.
 
     References
     ----------
@@ -9847,17 +9890,17 @@ def minimum_position(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
 
     Returns
     -------
@@ -9867,8 +9910,8 @@ def minimum_position(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -9880,7 +9923,8 @@ def minimum_position(
     -----
     One sweep.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -9908,28 +9952,28 @@ def morphological_gradient(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box as flat structuring element; one for all axes, or one for each.
-        Give ``size``, ``footprint`` or ``structure``.
+        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
+        for each. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis, at the voxels
-        of ``footprint``, by default at all.
+        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -9940,8 +9984,8 @@ def morphological_gradient(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or a
-        footprint of another shape, or the volume's dtype cannot hold ``cval``.
+        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
+        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -9951,11 +9995,12 @@ def morphological_gradient(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size. As in numpy,
-    differences that do not fit an integer dtype wrap around; cast the volume to a wider one first.
+    The result is identical to scipy's. For a box the time is independent of its size. As in numpy,
+    differences that do not fit an integer dtype wrap around; to avoid this, cast the volume to a
+    wider dtype first.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -9978,33 +10023,33 @@ def morphological_laplace(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Add dilation and erosion, and subtract the volume twice.
+    """Add the dilation and the erosion, and subtract the volume twice.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box as flat structuring element; one for all axes, or one for each.
-        Give ``size``, ``footprint`` or ``structure``.
+        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
+        for each. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis, at the voxels
-        of ``footprint``, by default at all.
+        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -10015,8 +10060,8 @@ def morphological_laplace(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or a
-        footprint of another shape, or the volume's dtype cannot hold ``cval``.
+        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
+        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -10026,11 +10071,12 @@ def morphological_laplace(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size. As in numpy,
-    differences that do not fit an integer dtype wrap around; cast the volume to a wider one first.
+    The result is identical to scipy's. For a box the time is independent of its size. As in numpy,
+    differences that do not fit an integer dtype wrap around; to avoid this, cast the volume to a
+    wider dtype first.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -10054,34 +10100,35 @@ def normalize_slices(
     nan: str = 'raise',
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Normalize slices to one mean and standard deviation, or to one range of percentiles.
+    """Normalize all slices to the same mean and standard deviation, or to the same range of percentiles.
 
     Use it for stacks with brightness and contrast that vary from slice to slice.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int or str, default: "z"
-        The axis across slices, by number or name.
+        The axis across slices, a number or name.
     mean : float or Scalar, optional
-        The desired mean, e.g. lazy as ``bv.mean(volume[0])``; the mean of the volume by default.
+        The desired mean, a number or a lazy number such as ``bv.mean(volume[0])``; the mean of the
+        volume by default.
     std : float or Scalar, optional
         The desired standard deviation; the standard deviation of the volume by default.
     percentiles : pair of float, optional
-        Instead of mean and standard deviation: each slice is clipped to its percentiles, e.g.
-        ``(1, 99)``, and they are mapped to the ends of ``out_range``.
+        Percentiles to normalize, e.g. ``(1, 99)``, instead of mean and standard deviation. Each
+        slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
-        The range of the result, with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
-        without negative numbers if no slice has a percentile below 0; 0 to 1, or -1 to 1, for
-        floats. ``"image"`` is from the smallest to the largest voxel of the volume.
+        The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
+        without negative numbers if no slice has a percentile below 0; for floats, it is 0 to 1 or
+        -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
-        Other voxels do not count, but are changed, too.
+        Only voxels with a nonzero mask are included; all by default.
+        The remaining voxels are also changed.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
@@ -10089,15 +10136,15 @@ def normalize_slices(
         Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice with mean m and standard
         deviation s: float32 (float64 for wide dtypes), computed in float64. A constant
         slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as from
-        `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without voxels
-        that count does not change, except for rounding.
+        `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
+        included voxels does not change, except for rounding.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has only one, or a parameter is out of range; on
-        computation, if a voxel that counts is NaN or infinite and ``nan="raise"``, or no voxel
-        counts.
+        If there is no such axis, the volume has only one, or a parameter is out of range. On
+        computation, if an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is
+        included.
     TypeError
         If ``volume`` is neither a volume nor an array, ``percentiles`` are combined with ``mean`` or
         ``std``, or ``out_range`` is given without them.
@@ -10108,8 +10155,9 @@ def normalize_slices(
 
     Notes
     -----
-    Two sweeps: one computes exact numbers for all slices, the other writes. For percentiles of large
-    slices, there is a sweep for each 8 bits of the dtype, and the last one.
+    Two sweeps: the first computes exact statistics of all slices, and the second writes the result.
+    For percentiles of large slices, the first is replaced by one sweep for each 8 bits of the
+    dtype.
 
     References
     ----------
@@ -10147,12 +10195,12 @@ def open(
     Parameters
     ----------
     path : str, os.PathLike, dict, array_like, Scalar or list
-        A local path, or a ``s3://``, ``gs://`` or ``https://`` URL; a TensorStore spec; or an array
-        with 2 to 5 dimensions. These are the last ones of t, c, z, y, x. Arrays of numpy, h5py, zarr,
-        dask, xarray and other libraries with slicing are accepted, as well as lazy arrays such as
-        the projection ``bv.max(v, axis="z")``, with the last axes of c, z, y, x, or with ``axes``.
-        A list or glob of these is one volume, concatenated along z. A path may begin with the name
-        of its format, as in ``"precomputed://gs://bucket/em"``. Supported formats are
+        A local path, a ``s3://``, ``gs://`` or ``https://`` URL, a TensorStore spec, or an array
+        with 2 to 5 dimensions, which are the last of t, c, z, y, x. Arrays of numpy, h5py, zarr,
+        dask, xarray and other libraries with slicing are accepted. So are lazy arrays such as the
+        projection ``bv.max(v, axis="z")``, with the last axes of c, z, y, x, or with ``axes``. A
+        list or glob of these opens as one volume, concatenated along z. A path may begin with the
+        name of its format, as in ``"precomputed://gs://bucket/em"``. Supported formats are
         files of bioio's plugins; OME-Zarr; zarr in a zip file; zarr (v2, v3); N5; neuroglancer
         precomputed; DICOM; a TIFF file; ND2; CZI; a directory or glob of PNG, JPEG or TIFF
         slices; HDF5; a .npy file; NIfTI; NRRD; MetaImage; MRC; or raw binary.
@@ -10165,66 +10213,65 @@ def open(
         Position of the first voxel's centre in ``unit``, one number for all axes or one for each;
         taken from the metadata by default.
     axes : str or sequence of str, optional
-        The axes, where a file does not name them or is wrong: a letter of t, c, z, y, x for each axis,
-        in their stored order. ``"tyx"`` opens a stack of frames as a movie, and ``"xyz"`` an array
-        with x as its first axis. Axes of extent 1 remain if they are named, also if a file does not
-        store them. By default arrays keep axes t and c of extent 1, and most files drop them.
+        The axes, if a file does not specify them or is wrong: a letter from t, c, z, y, x for each
+        axis, in stored order. ``"tyx"`` opens a stack of frames as a movie, and ``"xyz"`` an array
+        with x as its first axis. Axes of extent 1 remain if they are listed, even if a file does
+        not store them. By default, arrays keep axes t and c of extent 1, and most files drop them.
     index : dict, optional
-        The time point to open, and the channel if only one is wanted, e.g.
-        ``{"t": 0, "c": "DAPI"}``.
+        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": "DAPI"}``.
     dataset : str, optional
-        Path of the array or image inside a group; number or UID of a series of DICOM.
+        Path of the array or image inside a group, or number or UID of a DICOM series.
     level : int, optional
-        Level of a pyramid; 0, the finest, by default.
+        Level of a pyramid; by default 0, the finest.
     mpp : float, optional
-        Micrometers per pixel, instead of ``level``: opens the coarsest level with pixels of at most
-        this size, to within 5 %.
+        Micrometers per pixel, instead of ``level``. The coarsest level with pixels of at most this
+        size is opened, with a tolerance of 5 %.
     **options : options
-        Options of some formats only.
-        ``reader`` : ``"bioio"``. Open a file by bioio and its plugins, such as bioio-bioformats,
-        one plane at a time. Only for files of bioio's plugins.
+        Options that only some formats support.
+        ``reader`` : ``"bioio"``. Open a file with bioio and its plugins, such as
+        bioio-bioformats, one plane at a time. Only for files of bioio's plugins.
         ``missing`` (OME-Zarr, zarr in a zip file, zarr (v2, v3), N5, neuroglancer precomputed) :
-        ``"fill"`` (the default) or ``"error"``. Whether chunks that are not stored are read as
-        the fill value, or an error.
+        ``"fill"`` (the default) or ``"error"``. Whether missing chunks are read as the fill
+        value, or are an error.
         ``missing`` (a TIFF file, a directory or glob of PNG, JPEG or TIFF slices) : ``"error"``
-        (the default), ``"repeat"`` or ``"fill"``. Whether missing slices are an error, are
-        replaced by the nearest slice (of two, the previous one), or by zeros.
+        (the default), ``"repeat"`` or ``"fill"``. Whether missing slices are an error, or are
+        replaced with the nearest slice (of two, the previous one) or with zeros.
         ``missing`` (HDF5) : ``"error"`` (the default) or ``"fill"``. Whether missing source files
-        of a virtual dataset are an error, or read as fill values.
-        ``affine`` : str. What to do with a file with rotated or reversed axes: ``"drop"`` takes
-        voxels as they are stored, with their size and without an origin; ``"reorient"`` orders
-        and reverses axes so that positions increase along z, y and x. By default such a file is
-        refused. Only for OME-Zarr, zarr in a zip file, zarr (v2, v3), N5, DICOM, HDF5, NIfTI,
+        of a virtual dataset are an error, or are read as fill values.
+        ``affine`` : str. How to open a file with rotated or reversed axes. ``"drop"`` keeps
+        voxels as they are stored, with their size but without an origin. ``"reorient"`` orders
+        and reverses axes so that positions increase along z, y and x. By default, such a file is
+        an error. Only for OME-Zarr, zarr in a zip file, zarr (v2, v3), N5, DICOM, HDF5, NIfTI,
         NRRD, MetaImage.
         ``well`` : str. The well of a plate, e.g. ``"B/3"``. Only for OME-Zarr, zarr in a zip
         file.
-        ``field`` : int or str. The image of a well, counted from 0 or by its name. Only for
-        OME-Zarr, zarr in a zip file.
-        ``rescale`` : bool. Whether numbers are scaled by slope and intercept (the default), or
-        read as they are stored. Only for DICOM.
+        ``field`` : int or str. The image of a well, a number from 0 or a name. Only for OME-Zarr,
+        zarr in a zip file.
+        ``rescale`` : bool. Whether to scale numbers by slope and intercept (the default), or read
+        them as stored. Only for DICOM.
         ``shape`` : sequence of int. The shape of the array: 2 (y, x) to 5 (t, c, z, y, x)
         numbers. Only for raw binary.
         ``dtype`` : str or numpy.dtype. The dtype of its voxels, e.g. ``">u2"`` for big-endian.
         Only for raw binary.
-        ``offset`` : int. The position of the first voxel in bytes; by default the file has
-        nothing else. Only for raw binary.
+        ``offset`` : int. The position of the first voxel, in bytes; by default, the file contains
+        only voxels. Only for raw binary.
         ``order`` : str. The order of voxels: ``"C"`` (the default; the last axis varies fastest)
         or ``"F"`` (the first axis varies fastest). Only for raw binary.
 
     Returns
     -------
     Volume
-        The lazy volume with the axes z, y, x, or y, x; after c if there are several channels.
+        The lazy volume with axes z, y, x or y, x, and with c first if there are several channels.
 
     Raises
     ------
     FileNotFoundError
         If the path does not exist.
     ValueError
-        If the data cannot be read, slices are missing, an axis needs ``index``, ``axes`` do not match,
-        or the dtype is not offered.
+        If the data cannot be read, slices are missing, an axis needs ``index``, ``axes`` do not
+        match, or the dtype is not supported.
     TypeError
-        If ``path`` has another type, or no format has an option.
+        If ``path`` has an unsupported type, or no format has a given option.
 
     Notes
     -----
@@ -10244,41 +10291,41 @@ def open_tiles(
     index: dict[str, int | str] | None = None,
     transform_key: str | None = None,
 ) -> tuple[list[Volume], np.ndarray]:
-    """Open overlapping tiles and read their positions from the files of other programs.
+    """Open overlapping tiles and read their positions from files of other programs.
 
-    Use it to begin with the project of BigStitcher, TeraStitcher or multiview-stitcher, or with the
-    tiles of a microscope. `register_tiles` and `fuse` take the result.
+    Use it to start from a project of BigStitcher, TeraStitcher or multiview-stitcher, or from the
+    tiles of a microscope. Pass the result to `register_tiles` and `fuse`.
 
     Parameters
     ----------
     source : path, list of paths or table
         An XML file of BigStitcher (SpimData with images in HDF5, N5, OME-Zarr or TIFF) or of
-        TeraStitcher. Or a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an OME-TIFF of
-        several images, or an OME-Zarr plate, well or series: positions are the positions of the
-        stage in OME-TIFF, the transforms of multiview-stitcher in its own zarr files, and otherwise
-        the origins of the images, such as the translations of OME-Zarr. Or a CSV file or a table with
-        a column ``path`` and a column for each axis, in voxels.
+        TeraStitcher. Alternatively a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an
+        OME-TIFF with several images, or an OME-Zarr plate, well or series. Positions are then stage
+        positions in OME-TIFF, and transforms in multiview-stitcher's own zarr files. For other
+        images, they are the origins, such as the translations of OME-Zarr. Alternatively a CSV file
+        or a table with a column ``path`` and a column for each axis, in voxels.
     index : dict, optional
         The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
-        several. BigStitcher's numbers or names.
+        several. For BigStitcher, use its numbers or names.
     transform_key : str, optional
-        The name of a transform of multiview-stitcher; needed if its files have several.
+        The name of a multiview-stitcher transform; needed if its files contain several.
 
     Returns
     -------
     tiles : list of Volume
         The opened tiles.
     transforms : numpy.ndarray
-        For each tile a matrix that maps its indices to positions in voxels, with the position in
+        For each tile, a matrix that maps its indices to positions in voxels, with the position in
         its last column: (tiles, axes, axes + 1). BigStitcher's registrations are divided by the
-        calibration, so voxels of the fused volume have the size of the first tile's voxels.
+        calibration, so the fused volume has the voxel size of the first tile.
 
     Raises
     ------
     FileNotFoundError
         If a file does not exist.
     ValueError
-        If a file is invalid, names files outside of its folder, needs ``index``, or has no
+        If a file is invalid, refers to files outside of its folder, needs ``index``, or has no
         positions.
     TypeError
         If ``source`` is neither a path, a list of paths nor a table.
@@ -10291,13 +10338,13 @@ def open_tiles(
 
     Notes
     -----
-    Only metadata are read. BigStitcher's registrations do not name their unit of length: it follows
-    from the transform named calibration, or from the voxel sizes and their extents after
-    registration. Tiles of different voxel sizes are aligned at the corners of their first voxels.
-    A stack of TeraStitcher with gaps in its ``Z_RANGES`` becomes a tile for
-    each range, and one with an ``IMG_REGEX`` has only the images that match it. A position in a
-    TIFF file without a unit is in micrometers. The axes of a stage may point the other way:
-    multiply a column of ``transforms[:, :, -1]`` by -1.
+    Only metadata is read. BigStitcher's registrations do not specify their unit of length. It is
+    determined from the transform called calibration, or from the voxel sizes and their extents
+    after registration. Tiles with different voxel sizes are aligned at the corners of their first
+    voxels. A TeraStitcher stack with gaps in its ``Z_RANGES`` becomes one tile for each range, and
+    a stack with an ``IMG_REGEX`` contains only the matching images. Positions in TIFF files without
+    a unit are in micrometers. If a stage axis points in the opposite direction, multiply its column
+    of ``transforms[:, :, -1]`` by -1.
 
     References
     ----------
@@ -10325,33 +10372,33 @@ def outlines(
 ) -> Table:
     """Compute the outlines of the regions of a label image.
 
-    As GeoJSON, they are polygons that QuPath, GeoPandas and shapely can read.
+    Written as GeoJSON, they are polygons that QuPath, GeoPandas and shapely can read.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Labels of two axes, y and x, bool or integers from 0; 0 is background.
+        Labels with two axes, y and x, bool or integers from 0; 0 is background.
     like : Volume, optional
-        A volume that defines the pixels of coordinates, such as the finest level of the slide. By
-        default coordinates are in pixels of the labels.
+        A volume that defines the pixels for the coordinates, such as the finest level of the slide.
+        By default, coordinates are in pixels of the labels.
 
     Returns
     -------
     Table
         A lazy table of the corners of all outlines, sorted by ``label``, then ``y``, then ``x``.
-        Coordinates are of corners of pixels: the first pixel extends from 0 to 1. ``corner``
-        describes the turn: 4 if the outline continues to the right, else to the left, plus 2 if it
-        continues down, else up, plus 1 if the pixel between belongs to the label.
-        ``table.to("regions.geojson")`` writes polygons with holes, one for each label, or several if
-        its pixels are not connected by sides.
+        Coordinates refer to the corners of pixels: the first pixel extends from 0 to 1. ``corner``
+        describes the turn as a sum: 4 if the outline continues to the right instead of the left, 2
+        if it continues down instead of up, and 1 if the pixel in between belongs to the label.
+        ``table.to("regions.geojson")`` writes polygons with holes: one for each label, or several
+        if its pixels are not connected by sides.
 
     Raises
     ------
     ValueError
-        If the labels have other axes, or ``like`` lacks one of them; on computation, if a label is
-        negative, or corners need more memory than available.
+        If the labels have different axes, or ``like`` lacks one of them. On computation, if a label
+        is negative, or the corners need more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -10360,12 +10407,12 @@ def outlines(
 
     Notes
     -----
-    One sweep; for labels from `label` it reuses the second sweep. Corners are independent of slabs.
-    Memory grows with the corners of a slab and, while GeoJSON is written, with the corners of the
-    largest label, about 200 bytes each.
+    One sweep; labels from `label` share its second sweep. Corners are independent of slabs. Memory
+    grows with the corners of a slab and, while GeoJSON is written, with the corners of the largest
+    label, about 200 bytes each.
 
-    Polygons are valid by GeoJSON and OGC rules: they neither cross nor touch themselves along lines.
-    Pixels of a label that share only a corner are separate polygons.
+    Polygons are valid according to GeoJSON and OGC: they neither cross themselves nor touch
+    themselves along lines. Pixels of a label that share only a corner are separate polygons.
 
     References
     ----------
@@ -10386,20 +10433,21 @@ def pad(
     mode: str = 'constant',
     constant_values: float = 0,
 ) -> Volume:
-    """Pad a volume.
+    """Pad a volume along its axes.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     pad_width : int, pair of int or sequence of pairs of int
-        Voxels before and after: one number for all sides, a pair for all axes, or a pair for each.
+        Number of voxels before and after: one number for all sides, a pair for all axes, or a pair
+        for each axis.
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "constant"
-        The voxels outside: ``constant_values``, the outer voxels, the volume mirrored, without
-        repeating the outer voxel (``"reflect"``) or with it (``"symmetric"``), or the volume
-        repeated (``"wrap"``).
+        The values outside: ``constant_values``, the outer voxels (``"edge"``), the mirrored volume
+        without (``"reflect"``) or with (``"symmetric"``) the outer voxel, or the repeated volume
+        (``"wrap"``).
     constant_values : float, default: 0
-        The value outside with ``"constant"``, a number of the volume's dtype.
+        The value outside for ``"constant"``, a number of the volume's dtype.
 
     Returns
     -------
@@ -10409,7 +10457,7 @@ def pad(
     Raises
     ------
     ValueError
-        If ``pad_width`` is invalid, ``mode`` is not offered, the volume's dtype cannot hold
+        If ``pad_width`` is invalid, ``mode`` is not supported, the volume's dtype cannot hold
         ``constant_values``, or the volume has no voxels.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -10420,11 +10468,11 @@ def pad(
 
     Notes
     -----
-    The result is computed in the same sweep as the volume: each window of the result reads the
-    slices that it needs.
+    The result is computed in the same sweep as the volume, and each window reads the slices that it
+    needs.
 
-    With ``"wrap"``, an opened volume is read at its other end first. A computed volume is stored for
-    the run, unless it is a chain of wrapped filters.
+    With ``"wrap"``, an opened volume is first read at its opposite end. A computed volume is stored
+    for the run, unless it is a chain of wrapped filters.
 
     References
     ----------
@@ -10450,47 +10498,47 @@ def peak_local_max(
     num_peaks_per_label: float | None = None,
     p_norm: float | None = None,
 ) -> Table:
-    """Find the positions of peaks with a minimum distance from each other.
+    """Find the positions of peaks with a minimum distance between them.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Voxels near NaN are not
-        peaks; infinite voxels are compared like others.
+        A volume or an array with up to three axes. Voxels near NaN are not peaks; infinite voxels
+        are compared like others.
     min_distance : int or sequence of int, default: 1
         The smallest distance between two peaks, in steps along each axis. A peak is the maximum of
-        all voxels within this distance. One number for all axes, or one for each.
+        all voxels within this distance. One number for all axes or one for each.
     threshold_abs : float, optional
-        Peaks are higher than this; by default, higher than the smallest voxel.
+        Peaks must be higher than this; by default, higher than the smallest voxel.
     threshold_rel : float, optional
-        Peaks are higher than this fraction of the largest voxel, in addition to ``threshold_abs``.
+        Peaks must also be higher than this fraction of the largest voxel.
     exclude_border : bool, int or sequence of int, default: True
-        Peaks closer than this to the border are excluded, in voxels: True is ``min_distance``,
-        False is 0.
+        Minimum distance of peaks from the border, in voxels. True is ``min_distance``, False is 0.
     num_peaks : float, optional
         The maximum number of peaks, highest first; all by default, or with inf.
     footprint : array_like, optional
         The neighbourhood in which a peak is the maximum, instead of a box of ``min_distance``.
     labels : Volume or numpy.ndarray, optional
-        Labels, 0 for background. Peaks of each label are found without the voxels of others.
+        Labels; 0 is background. Peaks of each label are found independently of voxels outside of
+        the label.
     num_peaks_per_label : float, optional
         The maximum number of peaks of each label; all by default, or with inf.
     p_norm : float, optional
-        The norm of distances between peaks, from 1 on: inf, the default, is the largest difference
-        along an axis, 2 the Euclidean distance.
+        The norm of distances between peaks, at least 1: inf, the default, is the largest difference
+        along an axis, and 2 is the Euclidean distance.
 
     Returns
     -------
     Table
-        A lazy table: ``rank`` 1, 2, ... from the highest peak, its position in columns with names
-        of axes (``z``, ``y``, ``x``), and its ``intensity``. Equal peaks are in raster order. With
-        ``labels`` there is a column ``label``, and peaks are ordered by label, unless ``num_peaks``
-        leaves some out.
+        A lazy table with a row for each peak: ``rank`` 1, 2, ... from the highest peak, the
+        position in columns with names of axes (``z``, ``y``, ``x``), and the ``intensity``. Equal
+        peaks are in raster order. With ``labels``, there is a column ``label``, and peaks are
+        ordered by label unless ``num_peaks`` excludes some.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the peaks need more memory than
+        If a parameter is out of range. On computation, if the peaks need more memory than is
         available.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -10502,11 +10550,11 @@ def peak_local_max(
 
     Notes
     -----
-    Peaks and their order are identical to scikit-image, which returns an array: the stacked columns
-    of positions. Two sweeps: one finds the smallest and largest voxel and detects constant volumes,
-    the other one finds the peaks. With ``labels``, there are two more: in a label of one intensity,
-    only single voxels are peaks. One worker collects all peaks, about 300 bytes each. A worker
-    without enough memory refuses them.
+    Peaks and their order are identical to scikit-image's, which returns the positions as an array.
+    Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
+    second finds the peaks. With ``labels``, there are two more, because in a label with a single
+    intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes each;
+    without enough memory, it raises an error.
 
     References
     ----------
@@ -10538,7 +10586,7 @@ def percentile(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     q : float or sequence of float
         Percentiles, from 0 to 100.
     axis : int, str or sequence of them, optional
@@ -10546,25 +10594,25 @@ def percentile(
         percentile of each slice. All by default. ``"c"`` alone reduces the channels of each voxel:
         the result is a volume, and several percentiles are its channels.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
         The lazy number, with numpy's linear interpolation. If ``q`` is a sequence or ``axis`` is
-        given, a lazy array: percentiles first, then the other axes; NaN if no voxel of a line
-        counts.
+        given, a lazy array: percentiles first, then the remaining axes. Lines without included
+        voxels are NaN.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -10574,12 +10622,12 @@ def percentile(
 
     Notes
     -----
-    One sweep for dtypes of up to 16 bits, two for 32 bits and four for 64. Each one finds the next
-    digits of the order statistics, from a histogram of order-preserving keys.
+    One sweep for dtypes of up to 16 bits, two for 32 bits and four for 64. Each sweep finds the
+    next digits of the order statistics from a histogram of order-preserving keys.
 
     Along axes, one sweep collects lines of at most 4096 bytes for each percentile, if all voxels
-    take at most 256 MiB. Otherwise there is one sweep for each 8 bits of the dtype, and the result
-    has at most 65536 elements for one percentile, 32768 for two.
+    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype. The result
+    then has at most 65536 elements for one percentile and 32768 for two.
 
     References
     ----------
@@ -10608,28 +10656,28 @@ def percentile_filter(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     percentile : float
-        From 0 to 100, or from -100 to 0: -20 is 80. The result is a value of the footprint,
-        without interpolation.
+        The percentile, from 0 to 100, or from -100 to 0: -20 is 80. The result is a value from the
+        footprint, without interpolation.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -10650,10 +10698,10 @@ def percentile_filter(
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -10672,7 +10720,7 @@ def pixel_classifier(
     *,
     random_state: int = 0,
 ) -> PixelClassifier:
-    """Train a random forest or boosted trees on some voxels with known classes.
+    """Train a random forest or boosted trees on voxels with known classes.
 
     Parameters
     ----------
@@ -10680,10 +10728,10 @@ def pixel_classifier(
         Features as channels, as from `features`.
     examples : Volume, numpy.ndarray or tuple
         The known classes: labels of the same shape without channels, where 0 is unknown, such as
-        scribbles that were painted in a viewer; or a pair of positions (rows z, y, x, in voxels) and
-        their classes. Classes are whole numbers from 1 to 65535.
+        scribbles painted in a viewer. Alternatively, a pair of positions (rows z, y, x, in voxels)
+        and their classes. Classes are integers from 1 to 65535.
     forest : classifier, optional
-        A classifier of scikit-learn to train, with other parameters: RandomForestClassifier,
+        A scikit-learn classifier to train, with parameters of your choice: RandomForestClassifier,
         ExtraTreesClassifier or HistGradientBoostingClassifier (boosted trees). By default a random
         forest of 100 trees, each with up to 20 levels.
     random_state : int, default: 0
@@ -10698,9 +10746,9 @@ def pixel_classifier(
     ------
     ValueError
         If scikit-learn is not installed, there are fewer than two classes, shapes do not match, a
-        position is outside, or a feature of an example is not finite.
+        position is outside of the volume, or a feature of an example is not finite.
     TypeError
-        If the examples are not of integers, or ``forest`` is another classifier.
+        If the examples are not integers, or ``forest`` is not one of these classifiers.
 
     See Also
     --------
@@ -10709,9 +10757,9 @@ def pixel_classifier(
 
     Notes
     -----
-    It computes at once, in this process: labels are read piece by piece, and features are computed
-    around examples only. The same examples give the same forest with the same versions of
-    scikit-learn and numpy. Train once, and use the saved file for all volumes.
+    Training is immediate, in this process. Labels are read piece by piece, and features are only
+    computed around examples. With the same versions of scikit-learn and numpy, the same examples
+    give the same forest. Train once, and use the saved file for all volumes.
 
     References
     ----------
@@ -10755,9 +10803,9 @@ def plan(
 ) -> Plan:
     """Plan a computation without reading or writing any voxels.
 
-    Use it to check memory, I/O and the number of passes before a long run. It has the parameters of
-    `compute`, so calls of both only differ by the name. Parameters that only matter while a run writes,
-    such as ``overwrite`` and ``progress``, do not change the plan.
+    Use it to check memory, I/O and the number of passes before a long run. It accepts the
+    parameters of `compute`, so the calls differ only in the name. Parameters that only matter while
+    writing, such as ``overwrite`` and ``progress``, do not change the plan.
 
     Parameters
     ----------
@@ -10767,12 +10815,12 @@ def plan(
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if one thread does
-        much of a slab's work and the memory suffices.
+        Number of slabs in flight. By default one for every four cores, and more if much of the work on
+        a slab is single-threaded and the memory suffices.
     machines : int, optional
-        Number of machines that share the slabs, where a runner has several: slabs are small enough for
-        each to get many. By default Beam's options decide, ``max_num_workers``, ``num_workers`` or
-        ``parallelism``, or it is 1.
+        Number of machines that share the slabs, for runners with several. Slabs are made small enough
+        for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
+        ``parallelism``, otherwise 1.
     threads : int, optional
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
@@ -10783,7 +10831,7 @@ def plan(
     journal : str, os.PathLike or dict, optional
         Folder of the journal and of intermediate results; by default ``.run`` next to the first output.
     keep_journal : bool, default: True
-        Whether to keep the journal when the run has ended successfully. `verify` needs it.
+        Whether to keep the journal after a successful run. `verify` needs it.
     resume : bool, default: False
         Whether to continue a stopped run from its complete slabs.
     overwrite : bool, default: False
@@ -10791,29 +10839,28 @@ def plan(
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-        runs that may use more than half of the free memory, and for runs with ``options``. Those use
+        runs with ``options`` and runs that may use more than half of the free memory. These use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it. By default a bar
-        is shown on a terminal and in notebooks, for runs of more than one second. Otherwise a line is
-        shown for each pass, for runs of more than five seconds.
+        Whether to show progress on standard error, or a function to call with the progress. By default,
+        terminals and notebooks show a progress bar for runs of more than one second. Elsewhere, runs of
+        more than five seconds print a line for each pass.
     accelerator : str, optional
-        The accelerator that machines need for passes that run a network, or stages on a device, as a
-        Beam resource hint such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the
-        default with ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore
-        it.
+        The accelerator for passes that run a network or use a device. It is a Beam resource hint such
+        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
+        Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
-        Where stages run: "cuda" runs each stage with device code on the GPU of its worker, and "auto" only
-        those for which this is worth the copies, if there is a GPU; slabs that a GPU fails to compute are
-        then computed on the CPU. The results have the same bits. By default "cpu".
+        Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
+        its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
+        fail on the GPU are then computed on the CPU. The results have the same bits.
     device_memory : int or str, optional
         Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
         memory by default.
     max_retries : int, default: 1
-        How often a step is retried that raises the same error again, unless a machine or the storage
-        caused it. After that the run ends, even if its runner would retry further.
+        How often to retry a step that raises the same error again, unless a machine or the storage
+        caused it. Then the run ends, even if its runner would continue to retry.
 
     Returns
     -------
@@ -10824,11 +10871,11 @@ def plan(
     Raises
     ------
     ValueError
-        If the request cannot work: memory is too small (the message names the stage and the
-        smallest memory that works), ``slab`` does not consist of whole write units, or an output is
-        also an input.
+        If the request is impossible, because memory is too small (the message contains the stage
+        and the minimum), ``slab`` does not consist of whole write units, or an output is also an
+        input.
     TypeError
-        If a target is of another type.
+        If a target has an unsupported type.
 
     See Also
     --------
@@ -10837,8 +10884,8 @@ def plan(
 
     Notes
     -----
-    Planning reads metadata only. Memory that depends on the voxels, such as the memory
-    of components, is planned for the worst case that fits. Returned arrays are not included.
+    Planning reads metadata only. Memory that depends on the voxels, such as for components, is
+    planned for the worst case that fits. Returned arrays are not included.
 
     Examples
     --------
@@ -10864,7 +10911,7 @@ def power(
     Returns
     -------
     Volume or Scalar
-        A result with numpy's dtype. Integers wrap around as in numpy. A negative base with a
+        A result with numpy's dtype. As in numpy, integers wrap around, and a negative base with a
         fractional exponent gives NaN.
 
     Raises
@@ -10872,15 +10919,15 @@ def power(
     ValueError
         If shapes or axes differ, or integers are raised to a negative integer.
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    A number that is a whole exponent up to 16 is computed by products, and 0.5 as a square root;
-    each step is rounded to the dtype of the result. Others are computed in float64 and rounded
-    once, with an error below 1 unit in the last place.
+    Integer exponents up to 16 are computed by multiplication, and 0.5 as a square root; each step
+    is rounded to the dtype of the result. Other powers are computed in float64 and rounded once,
+    with an error below 1 unit in the last place.
 
     References
     ----------
@@ -10920,69 +10967,71 @@ def predict(
     name: str | None = None,
     version: str | int | None = None,
 ) -> Volume:
-    """Run a neural network over a volume in patches, with a result that is independent of slabs.
+    """Apply a neural network to a volume in patches, with a result that does not depend on slabs.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     model : path, callable or ModelHandler
-        An ``.onnx`` file, or a TorchScript (``.pt``) or `torch.export` (``.pt2``) file, by path or
-        URL; a function from float32 arrays with the axes batch, c, z, y, x to arrays with the same
-        number of patches; or a `ModelHandler` of Apache Beam for numpy arrays c, z, y, x. Its
-        channels are the volume's channels. A network of ``(batch, c, y, x)`` runs slice by slice.
+        The path or URL of an ``.onnx`` file, or of a TorchScript (``.pt``) or `torch.export`
+        (``.pt2``) file. Alternatively, a function from float32 arrays with the axes batch, c, z, y,
+        x to arrays with the same number of patches, or an Apache Beam `ModelHandler` for numpy
+        arrays c, z, y, x. Input channels are the volume's channels. A network for ``(batch, c, y,
+        x)`` runs slice by slice.
     mode : {"auto", "valid", "blend"}, default: "auto"
-        ``"valid"``: equal to one pass over the whole volume; patches overlap by ``context``, which is
-        discarded. ``"blend"``: patches overlap, and are averaged with weights. ``"auto"`` is valid if
-        the context is known, from ``context=``, the file's metadata, or because the network's output
-        is smaller than its input; else blend.
+        ``"valid"``: equal to one pass over the whole volume; patches overlap by ``context``, which
+        is discarded. ``"blend"``: patches overlap and are averaged with weights. ``"auto"`` is
+        ``"valid"`` if the context is known from ``context=``, the file's metadata or the smaller
+        output of the network; otherwise it is ``"blend"``.
     patch : int or sequence of int, optional
         Input extent of the network along z, y, x (y, x for a network of slices). Larger patches
-        discard less, and need more memory. By default up to two million voxels; if the size does not
-        change voxels, the plan selects the size that fits and discards least.
+        discard less and need more memory. By default, up to two million voxels; if the size does
+        not change the result, the plan selects the size that fits in memory and discards least.
     context : int or sequence, optional
         The reach of the network: how far the result of a voxel depends on others. One number for all
         axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
     stride : int or sequence of int, optional
-        Shifts of the input by multiples of this shift the result equally: the product of the
-        network's poolings. Patches start at multiples of it.
+        The product of the network's pooling factors: if the input is shifted by multiples of it,
+        the result is shifted equally. Patches start at multiples of it.
     overlap : int or sequence of int, optional
-        Voxels shared by adjacent patches, for ``mode="blend"``; half a patch by default.
+        Number of voxels shared by adjacent patches, for ``mode="blend"``; half a patch by default.
     blend : {"bump", "gaussian", "linear", "none"}, default: "bump"
         The weights for ``mode="blend"``: chunkflow's bump function, nnU-Net's Gaussian (sigma is an
         eighth of a patch), linear towards the middle, or constant.
     slices : int, optional
-        For a network of slices: the odd number of neighbouring slices that it takes as channels.
+        For a network of slices: the odd number of neighbouring slices that are its input channels.
     channels_out : int or sequence of str, optional
         The expected number of channels of the result, or their names.
     dtype : dtype, optional
         Dtype of the result, cast like `Volume.astype`; the network's dtype by default.
     batch : int, optional
-        Patches per call of the network; by default several small ones, within the memory limit.
+        Number of patches per call of the network; by default, small patches are combined within the
+        memory limit.
     normalize : {"patch"} or sequence of two, optional
-        ``(low, high)`` are mapped to 0 and 1: numbers, lazy numbers, or percentiles of all voxels
-        such as ``("1%", "99%")``. ``"patch"`` normalizes each patch to mean 0 and standard deviation
-        1; the result then depends on the grid of patches.
+        A pair ``(low, high)`` to map to 0 and 1: numbers, lazy numbers, or percentiles of all
+        voxels such as ``("1%", "99%")``. ``"patch"`` normalizes each patch to mean 0 and standard
+        deviation 1; the result then depends on the grid of patches.
     mask : Volume or numpy.ndarray, optional
-        Patches without a nonzero voxel in their results are not run.
+        The network is not run on patches without a nonzero voxel of this mask in their results.
     fill : float, default: 0.0
-        The result of such patches.
+        The result where the network is not run.
     augment : {"flips", "rot90", "d4", "cube"}, optional
-        Average the results of each patch over its flips along all axes (8 runs of the network), its
-        quarter turns in the plane (4), these and their mirror images (8), or all rotations and
-        reflections of a cube (48).
+        Which transformed copies of each patch to average over: flips along all axes (8 runs of the
+        network), quarter turns in the plane (4), these and their mirror images (8), or all
+        rotations and reflections of a cube (48).
     offsets : sequence, optional
-        For ``augment`` and channels about pairs of voxels, such as affinities: for each channel, the
-        offset along z, y, x (y, x for a network of slices) from a voxel to the other voxel of the
-        pair, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are affinities between each voxel and
-        the previous one. The context grows by the longest offset.
+        For ``augment`` with channels that describe pairs of voxels, such as affinities: for each
+        channel, the offset along z, y, x (y, x for a network of slices) from a voxel to the other
+        voxel of the pair, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are affinities between
+        each voxel and the previous one. The context grows by the longest offset.
     edges : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, like ``mode`` of `gaussian_filter`.
     cval : float, default: 0.0
         The value beyond the edges for ``"constant"``, before ``normalize``.
     device : {"auto", "cpu", "cuda"}, default: "auto"
-        The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available. Deterministic
-        algorithms are requested there, without TF32; bits may differ from the CPU's.
+        The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available. On CUDA,
+        deterministic algorithms without TF32 are requested; bits may differ from the CPU's.
     name : str, optional
         With ``version``, identifies the function when a run is resumed. Without it, a run with
         this function cannot be resumed.
@@ -10997,9 +11046,9 @@ def predict(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the network fails on a patch of noise, returns numbers
-        that are not finite, or another number of channels than requested. If ``model`` is a file of
-        PyTorch, and ``options.trust_models`` is False: such a file is a program.
+        If a parameter is out of range, or the network fails on a patch of noise, or returns numbers
+        that are not finite or an unexpected number of channels. Also if ``model`` is a PyTorch file
+        and ``options.trust_models`` is False, because such files can execute code.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``model`` cannot be run.
     FileNotFoundError, ImportError
@@ -11012,11 +11061,11 @@ def predict(
 
     Notes
     -----
-    One sweep; percentiles take additional sweeps before. `predict` runs the network twice on noise,
-    to find its shapes and memory, and whether it returns the same bits. If it does not, there is a
-    warning, and the result is stored and never computed twice. NaN in voxels yields the network's
-    result for them; NaN or infinity from a patch without such voxels is an error of the run. Runs are
-    identified by the digest of the file, among others; workers read the file from its original place.
+    One sweep; percentiles need additional sweeps. `predict` runs the network twice on noise, to
+    determine its shapes and memory, and whether it returns the same bits. If it does not, a warning
+    is issued, and the result is stored and never computed twice. NaN voxels are passed to the
+    network. NaN or infinity from a patch without such voxels is an error of the run. The digest of
+    the file is a part of the run's identity; workers read the file from its original location.
 
     References
     ----------
@@ -11044,39 +11093,40 @@ def preview(
 ) -> Preview:
     """Show three sections of a volume, at low resolution and without a run.
 
-    Use it to look at a large volume in seconds. Stored volumes are subsampled: a coarse level of the
-    pyramid or every n-th voxel is read. Volumes that are not computed yet are computed at full resolution,
-    in whole planes or, if these need too much reading, in their middle. The note reports which.
+    Use it to look at a large volume in seconds. Stored volumes are subsampled: a coarse level of
+    the pyramid or every n-th voxel is read. Expressions are computed at full resolution: whole
+    planes if little data must be read, otherwise only their centre. A note reports which.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         The volume to show, with up to 6 channels, each in its own colour.
     at : sequence of int, optional
-        The voxel where the sections intersect, along z, y and x; the middle by default.
+        The voxel where the sections intersect, along z, y and x; the centre by default.
     t : int, default: 0
         The time point.
     size : int, default: 512
-        Pixels of the longest section.
+        Number of pixels of the longest section.
     percentiles : tuple of float, default: (0.5, 99.5)
-        Percentiles of the intensities that are shown as black and white.
+        Percentiles of the intensities to show as black and white.
     labels : bool, Volume or numpy.ndarray, optional
-        Whether voxels are labels, each with its own colour; by default for results of `label`, and for
-        integers of 32 and 64 bits. Or labels of the same shape, bool or integers: their boundaries are
-        drawn on the picture.
+        Whether voxels are labels, each with its own colour; by default for results of `label`, and
+        for integers of 32 and 64 bits. Alternatively, labels of the same shape, bool or integers,
+        with boundaries to draw on the picture.
     most_bytes : int, default: 536870912
-        Maximal bytes of chunks to read: for each section of a stored volume, or for all of an expression.
+        Maximum bytes of chunks to read: for each section of a stored volume, or for all sections of
+        an expression.
 
     Returns
     -------
     Preview
-        The picture; notebooks show it, and ``.save("preview.png")`` writes it.
+        The picture; notebooks show it, and ``.save("preview.png")`` writes it to a file.
 
     Raises
     ------
     ValueError
-        If ``at`` is outside the volume, a parameter is out of range, labels have another shape, or every
-        section needs more reading than ``most_bytes``.
+        If ``at`` is outside of the volume, a parameter is out of range, labels have a different
+        shape, or every section would read more than ``most_bytes``.
 
     See Also
     --------
@@ -11084,7 +11134,7 @@ def preview(
 
     Notes
     -----
-    Numbers of a whole volume, and labels, are only computed for the middle if the volume is large. The note
+    For a large volume, whole-volume numbers and labels are only computed for its centre. The note
     reports this.
 
     Examples
@@ -11104,32 +11154,32 @@ def prewitt(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Take the Prewitt derivative along an axis.
+    """Compute the Prewitt derivative along an axis.
 
     The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along the others.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, default: -1
-        The axis of the derivative, counted from 0, or from -1 backwards.
+        The axis of the derivative, counted from 0, or backwards from -1.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -11137,13 +11187,13 @@ def prewitt(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     Notes
     -----
     One sweep, with a halo of one voxel along each axis. For integers, scipy returns the input's
-    dtype, which wraps around. ``generic_gradient_magnitude`` combines the derivatives along several
-    axes, as scikit-image does if ``axis`` is None or a tuple.
+    dtype, which wraps around. Use ``generic_gradient_magnitude`` to combine the derivatives along
+    several axes, as scikit-image does if ``axis`` is None or a tuple.
 
     References
     ----------
@@ -11163,13 +11213,13 @@ def probe_model(
     channels: int | None = None,
     device: str = 'auto',
 ) -> Probed:
-    """Measure the reach of a network, and the shifts that shift its result equally.
+    """Measure the reach of a network and the stride at which shifts of its input shift its result.
 
     Parameters
     ----------
     model : path, callable or ModelHandler
         An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c,
-        z, y, x, or a `ModelHandler` of Apache Beam for numpy arrays c, z, y, x.
+        z, y, x, or an Apache Beam `ModelHandler` for numpy arrays c, z, y, x.
     patch : int or sequence of int, default: 64
         Input extent along z, y, x, or y, x for a network of slices. It must be more than twice the
         reach on each side.
@@ -11186,7 +11236,7 @@ def probe_model(
     Raises
     ------
     ValueError
-        If the patch is too small, or no shift of noise shifts the result equally.
+        If the patch is too small, or no shift of the input shifts the result equally.
     TypeError
         If ``model`` cannot be run.
     FileNotFoundError, ImportError
@@ -11198,10 +11248,10 @@ def probe_model(
 
     Notes
     -----
-    Shifts of noise determine the stride. Then single planes near the middle are changed, one for each
-    position relative to the stride, up and down, and changes of the result are located. Dependences
-    that none of these changes reveal are not found. The network runs twice for each such plane, and
-    once for each shift.
+    The stride is determined by shifting noise. Then single planes near the centre are changed, one
+    for each position relative to the stride, up and down, and changes in the result are located.
+    Dependencies that none of these changes reveal are not detected. The network runs twice for each
+    such plane, and once for each shift.
 
     References
     ----------
@@ -11234,35 +11284,37 @@ def profile_line(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel and one point in time, or an array, which is opened.
+        A volume or an array with one channel and one time point.
     src, dst : sequence of float
-        The ends of the line in voxels, one number for each axis. Both are part of the profile.
+        The ends of the line, in voxels, one number for each axis. Both are part of the profile.
     linewidth : int, default: 1
         The number of samples across the line, for two axes.
     order : int, optional
-        0 takes the nearest voxel, 1 interpolates linearly, 2 to 5 are splines, which read the whole
-        image. By default 0 for bool and 1 for others.
+        Order of interpolation: 0 is the nearest voxel, 1 is linear, and 2 to 5 are splines, which
+        read the whole image. By default 0 for bool and 1 for other dtypes.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     reduce_func : callable or None, default: numpy.mean
-        Combines the samples across the line; None returns all of them, (length, linewidth).
+        A function that combines the samples across the line; None returns all samples, (length,
+        linewidth).
 
     Returns
     -------
     numpy.ndarray
-        The profile with a sample for each voxel of length, computed now, in this process.
+        The profile, with a sample for each voxel of length, computed immediately, in this process.
 
     Raises
     ------
     ValueError
         If a point does not have a finite number for each axis, the profile has more than 4,194,304
-        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 5, or above 0 for bool.
+        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 5 (above 0 for
+        bool).
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -11272,8 +11324,8 @@ def profile_line(
 
     Notes
     -----
-    Boxes of up to 262,144 voxels along the line are computed one after the other. With splines, each
-    box needs the coefficients of `spline_filter`, and lines along all axes for these.
+    Boxes of up to 262,144 voxels along the line are computed one after another. With splines, each
+    box needs coefficients from `spline_filter`, which read lines along all axes.
 
     References
     ----------
@@ -11308,15 +11360,15 @@ def random_noise(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Integers are scaled to the
-        range from 0 or -1 to 1, as in scikit-image.
+        A volume or an array with up to three axes. Integers are scaled to the range from 0 or -1 to
+        1, as in scikit-image.
     mode : str, default: "gaussian"
-        ``"gaussian"`` adds normal noise; ``"localvar"`` adds normal noise with a variance for each
-        voxel; ``"speckle"`` adds the voxel times normal noise; ``"uniform"`` adds numbers from
-        ``low`` to ``high``; ``"poisson"`` counts photons; ``"salt"`` and ``"pepper"`` set voxels to
-        1 or to the lowest value, ``"s&p"`` to either.
+        ``"gaussian"`` adds normal noise, and ``"localvar"`` normal noise with a variance for each
+        voxel. ``"speckle"`` adds the voxel times normal noise. ``"uniform"`` adds numbers from
+        ``low`` to ``high``. ``"poisson"`` counts photons. ``"salt"`` and ``"pepper"`` set voxels to
+        1 or to the lowest value, and ``"s&p"`` to either.
     seed : int, default: 0
-        From 0 to 2**64 - 1. Each seed has different noise.
+        The seed of the noise, from 0 to 2**64 - 1.
     clip : bool, default: True
         Whether to clip the result to the range from 0 to 1, or from -1 to 1 if there are negative
         voxels.
@@ -11346,8 +11398,8 @@ def random_noise(
     Raises
     ------
     ValueError
-        If there is no such mode, a parameter is out of range or belongs to another mode, or the
-        volume has points in time.
+        If there is no such mode, a parameter is out of range or belongs to a different mode, or the
+        volume has time points.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``seed`` is not an int.
 
@@ -11357,12 +11409,12 @@ def random_noise(
 
     Notes
     -----
-    The noise of a voxel depends on the seed, its channel, and its index in the volume. A crop of a
-    noisy volume has the same noise, but a crop to which noise is added has different noise.
-    Distributions, but not numbers, are the same as in scikit-image.
+    The noise of a voxel depends on the seed, its channel, and its index in the volume. Cropping a
+    noisy volume keeps its noise, but adding noise to a crop gives different noise. Distributions
+    are the same as in scikit-image, but numbers are not.
 
-    No additional sweep, except one for the smallest voxel, for clipping volumes of signed integers
-    or floats, and for pepper.
+    No additional sweep, except one for the smallest voxel when clipping signed integers or floats,
+    or adding pepper.
 
     References
     ----------
@@ -11393,27 +11445,28 @@ def rank_filter(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     rank : int
-        0 is the smallest value, 1 the next one; -1 the largest, -2 the one before it.
+        The rank: 0 is the smallest value, 1 the next one, -1 the largest, and -2 the second
+        largest.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -11434,10 +11487,10 @@ def rank_filter(
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -11460,26 +11513,26 @@ def reconstruction(
     Parameters
     ----------
     seed : Volume or numpy.ndarray
-        The start: nowhere above the mask for dilation, nowhere below the mask for erosion.
+        The initial volume: nowhere above the mask for dilation, nowhere below the mask for erosion.
     mask : Volume or numpy.ndarray
-        The limit, of the same shape. It has no NaN; both may be infinite.
+        The limit, with the same shape. It must not contain NaN; both volumes may contain infinity.
     method : {"dilation", "erosion"}, default: "dilation"
         ``"dilation"`` grows the seed, ``"erosion"`` shrinks it.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face; all by default.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre, including all that share a face; all by default.
 
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes both. scikit-image has the same values as
+        A volume of the dtype to which numpy promotes both. scikit-image returns the same values as
         floats. A zero that does not come from the mask is 0.0, never -0.0.
 
     Raises
     ------
     ValueError
-        If shapes differ, or ``method`` or ``footprint`` is invalid; on computation, if the seed
-        exceeds the mask, a voxel is NaN, or the basins need more memory than available.
+        If shapes differ, or ``method`` or ``footprint`` is invalid. On computation, if the seed
+        exceeds the mask, a voxel is NaN, or the basins need more memory than is available.
     TypeError
         If an input is neither a volume nor an array, or has integers of 64 bits.
 
@@ -11490,12 +11543,12 @@ def reconstruction(
 
     Notes
     -----
-    Three sweeps, regardless of the distance that the seed grows. Each voxel of a basin of the mask
-    has a monotonic path to the basin's end, so the result is the mask, clipped to one level per
-    basin. Two sweeps find the basins, as `watershed` does. A table of the passes between basins
-    determines the levels. One worker holds this table, about 150 bytes for each basin and 100 for
-    each pair of touching basins; a worker without enough memory refuses it. A noisy volume has a
-    basin for every few voxels: smooth it first, or allow more memory.
+    Three sweeps, regardless of how far the seed grows. Each voxel of a basin of the mask has a
+    monotonic path to the basin's end, so the result is the mask, clipped to one level per basin.
+    Two sweeps find the basins, as in `watershed`. A table of the passes between basins determines
+    the levels. One worker holds this table, about 150 bytes for each basin and 100 for each pair of
+    touching basins; without enough memory, it raises an error. A noisy volume has a basin for every
+    few voxels: smooth it first, or allow more memory.
 
     References
     ----------
@@ -11520,44 +11573,44 @@ def region_adjacency(
     range: tuple[float, float] | None = None,
     nan: str = 'raise',
 ) -> Table:
-    """Find touching regions, with the number of their faces and the values between them.
+    """Find pairs of touching regions, the number of shared faces, and the values between them.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
         Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
-        A boundary volume, e.g. probabilities of membranes, with the shape of the labels.
+        A boundary volume with the shape of the labels, e.g. membrane probabilities.
     affinities : Volume or numpy.ndarray, optional
-        Three channels instead of ``intensity`` (a volume of three axes, with axis c before them): the
-        affinity of each voxel with the previous one along z, y and x. Numbers of at most 32 bits.
+        Three channels instead of ``intensity`` (axes c, z, y, x): the affinity of each voxel with
+        the previous one along z, y and x, as numbers of at most 32 bits.
     value : {"max", "mean"}, default: "max"
-        The value of a face from ``intensity``: the maximum or the mean of its two voxels.
+        The value of a face with ``intensity``: the maximum or mean of its two voxels.
     bins : int, default: 0
         Number of bins for a histogram of the values of each pair; 0 for none.
     range : pair of float, optional
         The range of the histogram, which is required; by default (0, 256) for affinities of uint8.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite intensities and affinities raise an error on computation, or are
+        Whether NaN and infinite intensities and affinities raise an error on computation or are
         ignored.
 
     Returns
     -------
     Table
-        A lazy table with a sorted row for each pair of labels that share a face; ``label_a`` is
-        smaller than ``label_b``. Columns ``faces-0``, ... count the faces across each axis of the
-        labels, in order. With ``intensity`` there are ``boundary_mean``, ``boundary_min``,
-        ``boundary_max``, and with ``bins`` ``boundary_histogram-0``, ... With ``affinities`` there
-        are ``affinity_count``, ``affinity_sum`` (exact, only for integers), ``affinity_mean``,
-        ``affinity_min``, ``affinity_max``, and ``affinity_histogram-0``, ...
+        A lazy table with a row for each pair of labels that share a face, sorted by label;
+        ``label_a`` is smaller than ``label_b``. Columns ``faces-0``, ... count the faces across
+        each axis of the labels, in order. With ``intensity`` there are ``boundary_mean``,
+        ``boundary_min``, ``boundary_max``, and with ``bins`` ``boundary_histogram-0``, ... With
+        ``affinities`` there are ``affinity_count``, ``affinity_sum`` (exact, only for integers),
+        ``affinity_mean``, ``affinity_min``, ``affinity_max``, and ``affinity_histogram-0``, ...
 
     Raises
     ------
     ValueError
-        If shapes differ or a parameter is out of range; on computation, if an intensity is NaN or
-        infinite and ``nan="raise"``, or the pairs need more memory than available.
+        If shapes differ or a parameter is out of range. On computation, if an intensity is NaN or
+        infinite and ``nan="raise"``, or the pairs need more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -11566,8 +11619,7 @@ def region_adjacency(
 
     Notes
     -----
-    One sweep; for labels from `label` it reuses the second sweep. Memory grows with the pairs of one
-    slab.
+    One sweep; labels from `label` share its second sweep. Memory grows with the pairs of one slab.
 
     References
     ----------
@@ -11599,52 +11651,53 @@ def regionprops_table(
         Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
         Intensities for the properties that need them, with the shape of the labels; scikit-image's
-        name ``intensity_image`` is accepted, too. Each of several channels has its own columns, with
-        its name or else its number at the end, as ``intensity_mean-DAPI``.
+        name ``intensity_image`` is also accepted. Each of several channels has its own columns,
+        which end with its name or number, as in ``intensity_mean-DAPI``.
     properties : str or sequence of str, optional
         Names of the properties, or one name, as in scikit-image: ``num_pixels``, ``area``,
         ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,
         ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (for two axes); with
         ``intensity`` also ``intensity_min``, ``intensity_max``, ``intensity_mean``,
-        ``intensity_std`` and ``centroid_weighted``. Additional properties are ``principal_axes``,
-        ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. By default all these. By
-        request also ``area_bbox``, ``area_convex``, ``centroid_local``, ``solidity``,
-        ``feret_diameter_max``, ``euler_number``, ``inertia_tensor``, ``moments``,
-        ``moments_central`` and ``moments_normalized`` (exponents up to 3 in total); for two axes
-        ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and ``moments_hu`` (the last three for
-        voxels with equal sides); with ``intensity`` ``minimum_position`` and ``maximum_position``
-        (in voxels, the first of several; scipy's names), ``centroid_weighted_local``,
-        ``moments_weighted``, ``moments_weighted_central``, ``moments_weighted_normalized`` and (for
-        two axes) ``moments_weighted_hu``, and with integers of up to 16 bits ``intensity_median``.
-        ``area_filled`` counts the holes of a region, too, in the
-        last column; it needs stored labels, and reads the box of each region.
+        ``intensity_std`` and ``centroid_weighted``. Properties that scikit-image lacks are
+        ``principal_axes``, ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. All
+        these are computed by default. On request: ``area_bbox``, ``area_convex``,
+        ``centroid_local``, ``solidity``, ``feret_diameter_max``, ``euler_number``,
+        ``inertia_tensor``, ``moments``, ``moments_central`` and ``moments_normalized`` (exponents
+        up to 3 in total); for two axes ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and
+        ``moments_hu`` (the last three for voxels with equal sides); with ``intensity``
+        ``minimum_position`` and ``maximum_position`` (in voxels, the first of several; scipy's
+        names), ``centroid_weighted_local``, ``moments_weighted``, ``moments_weighted_central``,
+        ``moments_weighted_normalized`` and (for two axes) ``moments_weighted_hu``, and with
+        integers of up to 16 bits ``intensity_median``. ``area_filled`` includes the holes of a
+        region, and is the last column; it needs stored labels, and reads the bounding box of each
+        region.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel, for areas, centroids and lengths: one for all axes, or one for each; 1 by
-        default. ``"voxel_size"`` takes it from the volume.
+        Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
+        default. ``"voxel_size"`` uses the volume's.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite intensities raise an error on computation, or are ignored.
+        Whether NaN and infinite intensities raise an error on computation or are ignored.
     intensity_quantiles : sequence of float, default: ()
-        Quantiles from 0 to 1 of integer intensities of up to 16 bits, as `numpy.quantile` computes
-        them, in columns such as ``intensity_quantile-0.25``.
+        Quantiles, from 0 to 1, of integer intensities of up to 16 bits, computed as by
+        `numpy.quantile`, in columns such as ``intensity_quantile-0.25``.
     extra_properties : sequence or mapping of callable, default: ()
-        Functions of a region's mask in its box, or of its mask and intensities, as in scikit-image.
-        Each one returns a number for a column with its name, in float64 or in the dtype from a
-        mapping. They need stored labels and intensities.
+        Functions of a region's mask in its bounding box, or of its mask and intensities, as in
+        scikit-image. Each returns a number for a column with the function's name, as float64 or
+        with the dtype from a mapping. Labels and intensities must be stored.
 
     Returns
     -------
     Table
-        A lazy table, sorted by its column ``label``. Properties with several numbers have columns
-        ``bbox-0``, ``bbox-1`` and so on.
+        A lazy table, sorted by its column ``label``. Properties with several numbers have several
+        columns, such as ``bbox-0`` and ``bbox-1``.
 
     Raises
     ------
     ValueError
-        If a property is unknown or needs ``intensity``, or shapes differ; on computation, if an
-        intensity is NaN or infinite and ``nan="raise"``, or the regions need more memory than
+        If a property is unknown or needs ``intensity``, or shapes differ. On computation, if an
+        intensity is NaN or infinite and ``nan="raise"``, or the regions need more memory than is
         available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -11653,14 +11706,14 @@ def regionprops_table(
 
     Notes
     -----
-    One sweep; for labels from `label` it reuses the second sweep. Sums are exact, so the bits of the
-    table are independent of slabs. Lengths of axes come from LAPACK, and may differ in the last bits
-    between machines.
+    One sweep; labels from `label` share its second sweep. Sums are exact, so the table is the same,
+    bit for bit, for any slabs. Lengths of axes are computed with LAPACK, and their last bits may
+    differ between machines.
 
     Memory grows with the labels of one slab, about 300 to 550 bytes each. No worker holds the whole
     table. Medians and quantiles also keep the distinct values of each label (16 bytes each), and
-    convex hulls their vertices (12 bytes each). For a hull, and its diameter between centres of faces,
-    flat regions of a volume count like others; scikit-image returns 0.
+    convex hulls their vertices (12 bytes each). Convex hulls and Feret diameters (between centres
+    of faces) are also computed for flat regions of a volume, where scikit-image returns 0.
 
     References
     ----------
@@ -11684,30 +11737,30 @@ def register(
     max_voxels: int = 2097152,
     progress: bool | Callable[..., None] | None = None,
 ) -> np.ndarray:
-    """Find the transform that aligns a volume with another one.
+    """Find the transform that aligns one volume with another.
 
-    Use it for two channels, two time points or two scans of one object.
+    Use it for two channels, two time points or two scans of the same object.
 
     Parameters
     ----------
     fixed : Volume or numpy.ndarray
-        The volume that stays where it is; of one channel.
+        The volume that is not moved, with one channel.
     moving : Volume or numpy.ndarray
         The volume to align, with the same axes and the same voxel size.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves the volume: a shift, also a rotation, or also scales and shears. Rotations of
-        planes are found up to 30 degrees, of volumes up to about 10.
+        The transformation model: translation, rigid or affine. Rotations are found up to 30 degrees
+        for planes, and up to about 10 for volumes.
     max_shift : float, optional
-        Maximum shift of the middle along each axis in voxels; half of the volume by default. Shifts are
-        rounded to whole voxels for this comparison.
+        Maximum shift of the centre along each axis, in voxels; half of the volume by default.
+        Shifts are rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
-        The minimum correlation of the aligned voxels. It must also be significant: unrelated volumes
-        would correlate as much in less than one of a million cases.
+        The minimum correlation of the aligned voxels. It must also be significant: unrelated
+        volumes would correlate as much in less than one in a million cases.
     max_voxels : int, default: 2097152
-        Both volumes are downsampled until they have fewer voxels. The error of shifts is about 0.05
-        downsampled voxels.
+        Both volumes are downsampled until they have fewer voxels than this. The error of shifts is
+        about 0.05 downsampled voxels.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
@@ -11720,7 +11773,7 @@ def register(
     ------
     ValueError
         If a parameter is out of range, the volumes differ in axes or voxel size, have several
-        channels, points in time or no voxels, or no transform reaches ``min_quality``.
+        channels, time points or no voxels, or no transform reaches ``min_quality``.
     TypeError
         If an input is neither a volume nor an array.
 
@@ -11732,12 +11785,12 @@ def register(
 
     Notes
     -----
-    One sweep over each volume, which downsamples it. The downsampled volumes are aligned in memory:
+    One sweep over each volume downsamples it. The downsampled volumes are aligned in memory: first
     by phase correlation, and then by least squares of intensities, over levels of half the extent
     each. Intensities may differ by a gain and an offset, but not in kind.
 
-    Missing voxels are NaN or infinite, and replaced by the mean of the others. There is no mask: zeros
-    are voxels like others, and a border of zeros around other values is aligned, too.
+    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
+    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -11768,49 +11821,50 @@ def register_frames(
     max_side: int = 256,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
-    """Find the transform of each frame that aligns it with the frames around it.
+    """Find the transform that aligns each frame with the frames around it.
 
     Use it for movies that drift.
 
     Parameters
     ----------
     movie : Volume
-        A lazy volume of one channel with an axis of time.
+        A volume with one channel and a time axis.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves a frame: a shift, also a rotation, or also scales and shears.
+        The transformation model: translation, rigid or affine.
     method : {"intensity", "keypoints"}, default: "intensity"
-        How the first approximation for two frames is found, as in `register_slices`;
-        ``"keypoints"`` only for two-dimensional frames.
+        How to find the first approximation for two frames, as in `register_slices`; ``"keypoints"``
+        only for two-dimensional frames.
     neighbours : int, default: 3
-        Each frame is compared with so many frames after it.
+        Number of subsequent frames to compare each frame with.
     reference : int, optional
-        The frame that stays where it is; by default one near the middle that many others match.
+        The frame that is not moved; by default one near the middle that matches many others.
     skip : iterable of int, default: ()
-        Frames that are not compared.
+        Frames to exclude from the comparison.
     max_shift : float, optional
         Maximum shift between two compared frames along each axis, in voxels; half of the frame by
         default.
     min_quality : float, default: 0.3
-        Two frames are not linked if the correlation of their aligned voxels is lower.
+        Minimum correlation of the aligned voxels for linking two frames.
     max_side : int, default: 256
-        Each axis is downsampled by a whole factor until it is not longer. The error of shifts is
-        about 0.05 downsampled voxels.
+        Maximum extent of the compared frames: longer axes are downsampled by an integer factor. The
+        error of shifts is about 0.05 downsampled voxels.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
     -------
     ComputedTable
-        A row for each frame: ``t``; the position of its first voxel in the aligned movie ``z``,
-        ``y`` and ``x``; the entries of the matrix, ``m_zz`` to ``m_xx``; ``links``, ``confirmed``,
-        ``quality`` and ``residual``, as in `register_slices`. Two-dimensional frames have no columns for z.
+        A row for each frame: ``t``; the position of its first voxel in the aligned movie, ``z``,
+        ``y`` and ``x``; the entries of the matrix, ``m_zz`` to ``m_xx``; and ``links``,
+        ``confirmed``, ``quality`` and ``residual``, as in `register_slices`. Two-dimensional frames
+        have no columns for z.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the volume has several channels, no axis of time, or no
-        voxels; with ``method="keypoints"`` also as in `register_slices`.
+        If a parameter is out of range, or the volume has several channels, no time axis, or no
+        voxels. With ``method="keypoints"``, also as in `register_slices`.
     TypeError
         If ``movie`` is neither a volume nor an array.
 
@@ -11821,10 +11875,10 @@ def register_frames(
 
     Notes
     -----
-    Rotations are rotations in physical units, so a movie with oblong voxels needs its voxel size.
+    Rotations are in physical units, so the voxel size is needed if voxels are anisotropic.
 
-    One sweep for each frame, which downsamples it. As many downsampled frames as there are
-    neighbours are held in memory at a time. Missing voxels are as in `register_slices`.
+    One sweep for each frame downsamples it. Only as many downsampled frames as there are neighbours
+    are held in memory at a time. Missing voxels are treated as in `register_slices`.
 
     References
     ----------
@@ -11855,56 +11909,57 @@ def register_slices(
     max_side: int = 1024,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
-    """Find the transform of each slice that aligns it with its neighbours.
+    """Find the transform that aligns each slice with its neighbours.
 
-    Use it for serial sections, and for films that drift. `apply_transforms` applies the result to
+    Use it for serial sections and for movies that drift. `apply_transforms` applies the result to
     the whole volume.
 
     Parameters
     ----------
     stack : Volume or numpy.ndarray
-        A lazy volume of one channel, or an array.
+        A volume or an array with one channel.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves a slice: a shift, also a rotation, or also scales and shears.
+        The transformation model: translation, rigid or affine.
     method : {"intensity", "keypoints"}, default: "intensity"
-        How the first approximation for two slices is found. ``"intensity"`` compares their voxels,
-        and finds rotations of up to 30 degrees. ``"keypoints"`` matches SIFT keypoints of
-        scikit-image, and finds any rotation; not for ``model="translation"``. Slices need distinct
-        structures for this.
+        How to find the first approximation for two slices. ``"intensity"`` compares their voxels,
+        and finds rotations of up to 30 degrees. ``"keypoints"`` matches SIFT keypoints from
+        scikit-image, and finds any rotation if slices have distinct structures. It is not available
+        for ``model="translation"``.
     neighbours : int, default: 3
-        Each slice is compared with so many slices after it. More than 1 bridges bad slices, and
-        keeps errors from adding up.
+        Number of subsequent slices to compare each slice with. More than 1 bridges bad slices and
+        prevents errors from adding up.
     reference : int, optional
-        The slice that stays where it is; by default one near the middle that many others match.
+        The slice that is not moved; by default one near the middle that matches many others.
     skip : iterable of int, default: ()
-        Slices that are not compared, such as missing ones. Empty slices are found without this.
+        Slices to exclude from the comparison, such as missing ones. Empty slices are detected
+        automatically.
     max_shift : float, optional
-        Maximum shift between the middles of two compared slices along y and x, in voxels; half of the
-        plane by default. Shifts are rounded to whole voxels for this comparison.
+        Maximum shift between the centres of two compared slices along y and x, in voxels; half of
+        the plane by default. Shifts are rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
-        Two slices are not linked if the correlation of their aligned voxels is lower.
+        Minimum correlation of the aligned voxels for linking two slices.
     max_side : int, default: 1024
-        Planes are downsampled by a whole factor until no side is longer. The error of shifts is
-        about 0.05 downsampled voxels.
+        Maximum extent of the compared planes: larger ones are downsampled by an integer factor. The
+        error of shifts is about 0.05 downsampled voxels.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
     -------
     ComputedTable
-        A row for each slice: ``z``; the position of its first voxel in the aligned volume ``y`` and
-        ``x``; the matrix ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx`` that maps its indices; the number
-        of ``links`` to other slices; ``confirmed``, whether links agree with each other on this slice;
-        their mean ``quality``; and ``residual``, the largest distance in voxels by which a link
-        disagrees. A slice without links is placed between its neighbours, with the matrix of the
-        nearest slice with links.
+        A row for each slice: ``z``; the position of its first voxel in the aligned volume, ``y``
+        and ``x``; the matrix that maps its indices, ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``; the
+        number of ``links`` to other slices; ``confirmed``, whether links agree with each other on
+        this slice; their mean ``quality``; and ``residual``, the largest distance in voxels by
+        which a link disagrees. A slice without links is placed between its neighbours, with the
+        matrix of the nearest linked slice.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the volume has several channels, points in time, no
-        voxels, or no axes z, y and x; with ``method="keypoints"`` also without scikit-image, or if
+        If a parameter is out of range, or the volume has several channels, time points, no voxels,
+        or no axes z, y and x. With ``method="keypoints"``, also if scikit-image is not installed or
         no two slices share keypoints.
     TypeError
         If ``stack`` is neither a volume nor an array.
@@ -11917,18 +11972,18 @@ def register_slices(
 
     Notes
     -----
-    Rotations are rotations in physical units, so a stack with oblong pixels needs its voxel size.
+    Rotations are in physical units, so the voxel size is needed if pixels are not square.
 
     One sweep downsamples the stack. The downsampled planes are held in memory, up to
-    ``options.max_inmemory``. Pairs are aligned by phase correlation or keypoints, and then by least
-    squares of intensities. Keypoints are found in planes that are downsampled to at most 256 voxels
-    a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms are solved
-    together; links that contradict the others are left out. So are links that may be chance: they need
-    a correlation that unrelated slices reach in less than one of a thousand cases, and one of a million
-    if no other links confirm them.
+    ``options.max_inmemory``. Pairs are aligned first by phase correlation or keypoints, and then by
+    least squares of intensities. Keypoints are detected in planes that are downsampled to at most
+    256 voxels a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms
+    are solved together, without links that contradict the others. Links that may be due to chance
+    are also excluded. Unrelated slices must reach the correlation in less than one in a thousand
+    cases, or one in a million if no other links confirm it.
 
-    Missing voxels are NaN or infinite, and replaced by the mean of the others. There is no mask: zeros
-    are voxels like others, and a border of zeros around other values is aligned, too.
+    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
+    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -11961,54 +12016,56 @@ def register_tiles(
 ) -> tuple[ComputedTable, ComputedTable]:
     """Find the positions of overlapping tiles from their voxels.
 
-    Use it when the positions of a microscope's stage are not exact. `fuse` takes the result.
+    Use it if the stage positions of a microscope are not exact. Pass the result to `fuse`.
 
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Tiles of one channel with the same axes.
+        Tiles with one channel and the same axes.
     positions : array_like, table or path
-        For each tile the approximate position of its first voxel, in voxels: one number for each
-        axis of space. A table, such as a DataFrame or the path of a CSV file, has a column for each
+        For each tile, the approximate position of its first voxel, in voxels: one number for each
+        spatial axis. A table, such as a DataFrame or the path of a CSV file, has a column for each
         axis.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves a tile: a shift, also a rotation, or also scales and shears. Rotations of a few
-        degrees are found.
+        The transformation model: translation, rigid or affine. Rotations of a few degrees are
+        found.
     max_shift : float or sequence of float, default: 20.0
-        The maximum error of the distance of two tiles, in voxels; one number for all axes, or one
-        for each. If a position is wrong by at most n voxels, a distance is wrong by at most 2 n.
+        The maximum error of the distance between two tiles, in voxels; one number for all axes or
+        one for each. If a position is wrong by at most n voxels, a distance is wrong by at most 2
+        n.
     min_quality : float, default: 0.5
-        Two tiles are not linked if the correlation of the voxels in their overlap is lower.
+        Minimum correlation of the voxels in the overlap for linking two tiles.
     reference : int, optional
-        The number of the tile that stays at its given position, by shifting all tiles. By default the
-        mean of all positions stays.
+        The index of a tile that keeps its given position; all tiles are shifted accordingly. By
+        default, the mean of all positions is kept.
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
         copies voxels instead of interpolating them. Only for ``model="translation"``.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
     -------
     positions : ComputedTable
         A row for each tile, in order: its position ``z``, ``y`` and ``x``, with a column for each
-        axis; unless they are shifted only, the entries of its matrix, such as ``m_zz``; the number of
-        ``links`` to other tiles; ``residual``, the largest distance in voxels by which a link
-        disagrees in its overlap; and ``confirmed``, whether links of the tile are in a loop that agrees.
-        Tiles without links keep their given position, and linked tiles the mean of theirs. With
-        ``reference``, all tiles are then shifted together, those without links as well.
+        axis; the entries of its matrix, such as ``m_zz``, unless the model is a translation; the
+        number of ``links`` to other tiles; ``residual``, the largest distance in voxels by which a
+        link disagrees in its overlap; and ``confirmed``, whether links of the tile are in a loop
+        that agrees. Tiles without links keep their given position, and linked tiles keep the mean
+        of theirs. With ``reference``, all tiles are then shifted together, including tiles without
+        links.
     pairs : ComputedTable
         A row for each pair of tiles that should overlap: ``a`` and ``b``; their measured distance
-        along each axis in the middle of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
-        ``quality``, the correlation; ``residual``; ``used``, whether the pair determines the positions;
-        and ``confirmed``, whether it is in a loop of used pairs that agree.
+        along each axis at the centre of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
+        ``quality``, the correlation; ``residual``; ``used``, whether the pair determines the
+        positions; and ``confirmed``, whether it is in a loop of used pairs that agree.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, there is not one position for each tile, tiles differ in
-        axes or voxel size, have several channels, points in time or no voxels.
+        If a parameter is out of range, there is not one position for each tile, or tiles differ in
+        axes or voxel size, or have several channels, time points or no voxels.
     TypeError
         If a tile is neither a volume nor an array.
 
@@ -12021,14 +12078,15 @@ def register_tiles(
     -----
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
-    squares of intensities. The positions of all tiles are solved together; pairs that contradict
-    the others are left out. So are pairs that may be chance, since they overlap little, are empty or
-    repeat: unrelated tiles must match as well in less than one of a thousand cases, and one of a million
-    if no loop of other pairs confirms the pair. Without ``reference``, the mean of all positions does not
-    change. The mean of affine matrices is the identity.
+    squares of intensities. The positions of all tiles are solved together, without pairs that
+    contradict the others. Pairs that may match by chance, because they overlap little, are empty or
+    have repeating structures, are also excluded. Unrelated tiles must match as well in less than
+    one in a thousand cases, or one in a million if no loop of other pairs confirms the pair.
+    Without ``reference``, the mean of all positions does not change. The mean of affine matrices is
+    the identity.
 
-    Missing voxels are NaN or infinite, and replaced by the mean of the others. There is no mask: zeros
-    are voxels like others, and a border of zeros around other values is aligned, too.
+    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
+    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -12065,14 +12123,14 @@ def relabel(
         table such as from `cut`, or a Parquet file or folder of such files. Integers are kept
         exactly, up to uint64; fractional values need a float ``dtype``.
     missing : {"error", "keep"} or number, default: "error"
-        Labels that the mapping lacks raise an error on computation, keep their number, or become
-        this number. 0 stays 0 unless it is mapped.
+        How to treat labels that the mapping lacks: raise an error on computation, keep them, or
+        replace them with this number. 0 stays 0 unless it is mapped.
     dtype : dtype, optional
         Dtype of the result; the dtype of the mapping's values by default.
     columns : sequence of str, optional
         For a table, the columns of labels and of new values; the first two by default. Three names,
-        such as ``("t", "label", "track")``, are columns of points in time, labels and new values:
-        each point then has its own mapping, as `track` returns it.
+        such as ``("t", "label", "track")``, are columns of time points, labels and new values. Each
+        time point then has its own mapping, as in the result of `track`.
 
     Returns
     -------
@@ -12082,11 +12140,11 @@ def relabel(
     Raises
     ------
     ValueError
-        If ``dtype`` cannot hold the values, or the table lacks the columns; on computation, if a
-        label is missing. The message names it.
+        If ``dtype`` cannot hold the values, or the table lacks the columns. On computation, if a
+        label is missing. The message contains it.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype, or the mapping has
-        another type.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or the mapping
+        has an unsupported type.
 
     See Also
     --------
@@ -12096,9 +12154,9 @@ def relabel(
 
     Notes
     -----
-    One sweep. Mappings of points in time are kept in memory by every worker. Another mapping in files
-    with more than a million rows is looked up by key, in one more sweep: no worker holds all of it.
-    The same is true of lazy tables. If a lazy table depends on volumes, they must have the labels'
+    One sweep. Every worker keeps mappings of time points in memory. All other lazy tables, and
+    files with more than a million rows, are looked up by key in one additional sweep. No worker
+    then holds the whole mapping. If a lazy table depends on volumes, they must have the labels'
     shape, and are processed in the first of the two sweeps.
 
     References
@@ -12146,10 +12204,10 @@ def relabel_sequential(
     Raises
     ------
     ValueError
-        If ``offset`` is below 1; on computation, if a label is negative, a new label does not fit
-        ``dtype``, or the labels need more memory than available.
+        If ``offset`` is below 1. On computation, if a label is negative, a new label does not fit
+        ``dtype``, or the labels need more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -12158,8 +12216,8 @@ def relabel_sequential(
 
     Notes
     -----
-    Two sweeps: one collects the labels, the other writes. Memory grows with the labels of one slab,
-    about 24 bytes each, and several times that while they are merged.
+    Two sweeps: the first collects the labels, and the second writes the result. Memory grows with
+    the labels of one slab, about 24 bytes each, and several times that while they are merged.
 
     References
     ----------
@@ -12187,17 +12245,15 @@ def remove_small_holes(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     max_size : int or str, default: 64
-        The largest size to fill: a number of voxels, or a volume with a unit such as
-        ``"0.001 um^3"``.
+        The largest size to fill: a number of voxels, or a physical volume such as ``"0.001 um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
     structure : array_like, optional
-        The neighbours of a voxel, instead of ``connectivity``: 3 entries along each axis, symmetric
-        about the centre.
+        The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
+        symmetric about the centre.
 
     Returns
     -------
@@ -12207,10 +12263,10 @@ def remove_small_holes(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -12219,12 +12275,12 @@ def remove_small_holes(
 
     Notes
     -----
-    The result is identical to scikit-image. Components that touch the border of the volume are
-    filled, too.
+    The result is identical to scikit-image's. Components that touch the border of the volume are
+    also filled.
 
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -12250,32 +12306,32 @@ def remove_small_objects(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A bool volume, to use its connected components; or labels of an integer dtype, to count the
-        voxels of each label wherever they are. 0 is background.
+        A bool volume, to use its connected components, or integer labels, to count the voxels of each
+        label even if they are not connected. 0 is background.
     max_size : int or str, default: 64
-        The largest size to remove: a number of voxels, or a volume with a unit such as
-        ``"0.001 um^3"``.
+        The largest size to remove: a number of voxels, or a physical volume such as ``"0.001
+        um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+        include shared edges, 3 to include shared corners.
     min_size : int or str, optional
         The smallest size to keep, instead of ``max_size``.
     structure : array_like, optional
-        The neighbours of a voxel, instead of ``connectivity``: 3 entries along each axis, symmetric
-        about the centre.
+        The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
+        symmetric about the centre.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype with 0 in removed objects.
+        A volume of the input's dtype in which removed objects are 0.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if the components
-        need more memory than available. The message suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if the components
+        need more memory than is available. The message suggests slabs that would work.
     TypeError
-        If the input is neither a volume nor an array, or has a dtype that is not offered.
+        If the input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -12284,11 +12340,11 @@ def remove_small_objects(
 
     Notes
     -----
-    The result is identical to scikit-image.
+    The result is identical to scikit-image's.
 
-    Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-    components of one slab, about 50 bytes each, and with the components on faces of blocks of
-    slabs, but not with their total number.
+    Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+    slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -12315,23 +12371,23 @@ def rescale_intensity(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     in_range : {"image", "dtype"}, dtype or pair, default: "image"
         The range to map to ``out_range``; other voxels are clipped to it. ``"image"`` is from the
-        smallest to the largest voxel, ``"dtype"`` the range of the dtype. The numbers of a pair may
-        be lazy: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
+        smallest to the largest voxel, and ``"dtype"`` the range of the dtype. A pair may contain
+        lazy numbers: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result. ``"dtype"`` is the range of an integer dtype, without negative
-        numbers if ``in_range`` has none; 0 to 1, or -1 to 1, for floats.
+        numbers if ``in_range`` has none; for floats, it is 0 to 1 or -1 to 1.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
-        Other voxels do not count for ``"image"``, but are changed, too.
+        Only voxels with a nonzero mask are included; all by default.
+        The remaining voxels do not count for ``"image"``, but are also changed.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     dtype : dtype, optional
         Dtype of the result. By default the volume's dtype, or ``out_range`` if it is a dtype; for a
-        pair float32 (float64 for wide dtypes). Integers are rounded half to even and
-        saturate.
+        pair, float32 (float64 for wide dtypes). Integers are rounded half to even and clipped to
+        the dtype's range.
 
     Returns
     -------
@@ -12341,8 +12397,8 @@ def rescale_intensity(
     Raises
     ------
     ValueError
-        If a range is invalid or not ascending; on computation with ``"image"``, if a voxel that
-        counts is NaN or infinite and ``nan="raise"``, or no voxel counts.
+        If a range is invalid or not ascending; on computation with ``"image"``, if an included
+        voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool.
 
@@ -12352,7 +12408,7 @@ def rescale_intensity(
 
     Notes
     -----
-    One sweep, two with ``"image"``. scikit-image truncates integers.
+    One sweep, or two with ``"image"``. scikit-image truncates integers.
 
     References
     ----------
@@ -12369,31 +12425,31 @@ def rfftn(
     axes: int | Sequence[int] | None = None,
     norm: str = 'backward',
 ) -> Volume:
-    """Compute half of the Fourier transform of a whole volume of real numbers.
+    """Compute half of the Fourier transform of a whole real volume.
 
-    The other half has the conjugate numbers. Use it instead of `fftn` to store half as much.
+    Use it instead of `fftn` to store half as much: the other half contains the conjugate numbers.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: real numbers without channels.
+        A volume or an array with up to three axes: real numbers without channels.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
-        The last of them is halved, from n to ``n // 2 + 1`` frequencies.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
+        The last of these is halved, from n to ``n // 2 + 1`` frequencies.
     norm : {"backward", "ortho", "forward"}, default: "backward"
-        The scale, as in `numpy.fft.rfftn`.
+        The normalization, as in `numpy.fft.rfftn`.
 
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in the order of frequencies of numpy: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for others. It keeps the voxel
-        size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
+        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
+        the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not offered; on
+        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -12405,8 +12461,8 @@ def rfftn(
 
     Notes
     -----
-    It takes as many sweeps as `fftn`. Each line is transformed as a whole by `scipy.fft`, so the result
-    does not depend on slabs.
+    It needs as many sweeps as `fftn`. `scipy.fft` transforms whole lines, so the result does not
+    depend on slabs.
 
     References
     ----------
@@ -12425,7 +12481,7 @@ def rgb2gray(
     *,
     dtype: Any = None,
 ) -> Volume:
-    """Compute the brightness of colours: 0.2125 red + 0.7154 green + 0.0721 blue.
+    """Compute the brightness of colours as 0.2125 red + 0.7154 green + 0.0721 blue.
 
     Parameters
     ----------
@@ -12433,7 +12489,7 @@ def rgb2gray(
         Three channels: red, green and blue. Integers range from 0 to the largest value of their
         dtype, floats from 0 to 1.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -12445,12 +12501,12 @@ def rgb2gray(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
         more than 16 bits.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -12477,7 +12533,7 @@ def rgb2hed(
         Three channels: red, green and blue. Integers range from 0 to the largest value of their
         dtype, floats from 0 to 1.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -12489,7 +12545,7 @@ def rgb2hed(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
         more than 16 bits.
 
     See Also
@@ -12499,9 +12555,9 @@ def rgb2hed(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs. A chunk that contains all channels is
-    decoded once. Logarithms of integers come from a table. The result has the same bits on every
-    machine.
+    Pointwise: no halo, and no sweeps beyond those for the inputs. A chunk that contains all
+    channels is decoded once. Logarithms of integers are looked up in a table. The result has the
+    same bits on every machine.
 
     References
     ----------
@@ -12522,8 +12578,8 @@ def rgb2hsv(
 ) -> Volume:
     """Compute the hue, saturation and value of colours.
 
-    Use the saturation to find tissue on glass: ``s = bv.rgb2hsv(slide)[1]``,
-    ``s > bv.threshold_otsu(s)``.
+    Use the saturation to find tissue on glass: ``s > bv.threshold_otsu(s)`` with ``s =
+    bv.rgb2hsv(slide)[1]``.
 
     Parameters
     ----------
@@ -12531,7 +12587,7 @@ def rgb2hsv(
         Three channels: red, green and blue. Integers range from 0 to the largest value of their
         dtype, floats from 0 to 1.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -12543,13 +12599,13 @@ def rgb2hsv(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
         more than 16 bits.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs. Channels that are not used are not
-    computed.
+    Pointwise: no halo, and no sweeps beyond those for the inputs. Channels that are not used are
+    not computed.
 
     References
     ----------
@@ -12574,55 +12630,57 @@ def richardson_lucy(
     patch: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Remove the blur of an instrument by Richardson-Lucy deconvolution, in overlapping blocks.
+    """Remove an instrument's blur by Richardson-Lucy deconvolution of overlapping blocks.
 
-    Use it for images with noise of photons, such as light microscopy, and a known point spread
+    Use it for images with photon noise, such as from light microscopy, and a known point spread
     function.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
         Negative voxels count as 0.
     psf : array_like of float, or path
-        The point spread function, one dimension for each axis, in voxels of the volume, centred at voxel
-        ``n // 2`` of its ``n``; or the path of a file with it. An extent of 1 along z deconvolves slice by
-        slice. It is divided by its sum.
+        The point spread function, or the path of a file that contains it. It has one dimension for each
+        axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
+        sum. An extent of 1 along z deconvolves slice by slice.
         No number may be negative.
     iterations : int, default: 50
-        More iterations restore finer detail, and amplify noise.
+        Number of iterations. More iterations restore finer detail but amplify noise.
     tv : float, default: 0.0
-        Weight of the total variation, which limits noise; up to 0.1; 0.002 is common. 0 is the plain method.
+        Weight of the total variation, which limits noise, up to 0.1; 0.002 is common. 0 is the
+        plain method.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
-        ``"mirror"`` does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d
-        d), ``"constant"`` and ``"grid-constant"`` use ``cval``.
+        and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
+        d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     context : int or sequence of int, optional
-        Voxels that each block discards at each face: one number for all axes, or one for each. By
-        default four times the distance that contains all but 1e-4 of ``psf``.
+        Number of voxels that each block discards at each face; one number for all axes or one for
+        each. By default four times the distance that contains all but 1e-4 of ``psf``.
     patch : int or sequence of int, optional
-        Extent of a block, with the discarded voxels. By default blocks have up to two million voxels of
-        float64, or four million of float32, and discard at most half of their extent along each axis.
+        Extent of a block, including the voxels to discard. By default, blocks have up to two million
+        voxels of float64, or four million of float32, and discard at most half of their extent along
+        each axis.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A volume that is not negative: float32 for bool, integers of up to 16 bits, float16 and float32;
-        float64 for others. ``dtype`` overrides this.
+        A volume without negative voxels: float32 for bool, integers of up to 16 bits, float16 and
+        float32; float64 for other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis; on computation, if a
-        voxel is NaN or infinite.
+        If a parameter is out of range or does not have one entry for each axis. On computation, if
+        a voxel is NaN or infinite.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -12631,15 +12689,16 @@ def richardson_lucy(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
-    on ``patch`` and ``context``: with the default context, two grids of blocks differed by less than
-    1e-4 of the largest voxel after 30 iterations, in tests with Gaussians. The volume is extended by
-    ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were data.
-    scikit-image uses zeros there, which makes the estimate brighter at the edges; in the inside, the
-    results agree. Computed in the dtype of the result before ``dtype``. The first estimate is constant.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It
+    depends on ``patch`` and ``context``. In tests with Gaussians and the default context, two grids
+    of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The volume is
+    extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were
+    data. scikit-image uses zeros there, which makes the estimate brighter at the edges; in the
+    interior, the results agree. Computation is in the result's default dtype. The first estimate is
+    constant.
 
-    One sweep. A slab needs whole blocks, and memory for nine arrays of this dtype and a block's shape,
-    thirteen with ``tv``. Each iteration takes four Fourier transforms of each block.
+    One sweep. A slab needs whole blocks, and memory for nine arrays (thirteen with ``tv``) with
+    this dtype and a block's shape. Each iteration needs four Fourier transforms of each block.
 
     References
     ----------
@@ -12667,36 +12726,37 @@ def richardson_lucy_residuals(
 ) -> Scalar:
     """Compute how far the blurred result of `richardson_lucy` is from the volume after each iteration.
 
-    Use it on a part of the volume, to choose the number of iterations: beyond the noise of the volume,
-    iterations amplify noise.
+    Use it on a part of the volume to choose the number of iterations. Once residuals are below the
+    noise, more iterations only amplify it.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
         Negative voxels count as 0.
     psf : array_like of float, or path
-        The point spread function, one dimension for each axis, in voxels of the volume, centred at voxel
-        ``n // 2`` of its ``n``; or the path of a file with it. An extent of 1 along z deconvolves slice by
-        slice. It is divided by its sum.
+        The point spread function, or the path of a file that contains it. It has one dimension for each
+        axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
+        sum. An extent of 1 along z deconvolves slice by slice.
         No number may be negative.
     iterations : int, default: 50
-        The number of iterations, and of results.
+        The number of iterations and of results.
     tv : float, default: 0.0
         Weight of the total variation, as in `richardson_lucy`.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
-        ``"mirror"`` does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d
-        d), ``"constant"`` and ``"grid-constant"`` use ``cval``.
+        and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
+        d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     context : int or sequence of int, optional
-        Voxels that each block discards at each face, as in `richardson_lucy`.
+        Number of voxels that each block discards at each face, as in `richardson_lucy`.
     patch : int or sequence of int, optional
-        Extent of a block, with the discarded voxels. By default blocks have up to two million voxels of
-        float64, or four million of float32, and discard at most half of their extent along each axis.
+        Extent of a block, including the voxels to discard. By default, blocks have up to two million
+        voxels of float64, or four million of float32, and discard at most half of their extent along
+        each axis.
 
     Returns
     -------
@@ -12707,7 +12767,7 @@ def richardson_lucy_residuals(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, or the volume has
-        several channels or no voxels; on computation, if a voxel is NaN or infinite.
+        several channels or no voxels. On computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -12717,7 +12777,8 @@ def richardson_lucy_residuals(
 
     Notes
     -----
-    One sweep, which takes as long as `richardson_lucy`. Blocks along x follow one another in a thread.
+    One sweep, which takes as long as `richardson_lucy`. Blocks along x are computed one after
+    another in a thread.
 
     References
     ----------
@@ -12737,21 +12798,21 @@ def roberts(
 ) -> Volume:
     """Find edges by Roberts' cross: the magnitude of the two diagonal differences of four voxels.
 
-    Slices along z are filtered one by one.
+    Slices along z are filtered separately.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -12759,7 +12820,7 @@ def roberts(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -12789,20 +12850,20 @@ def rolling_ball(
 ) -> Volume:
     """Estimate the background by rolling a ball under the intensities.
 
-    ``volume - bv.rolling_ball(volume)`` has an even background. The ball must be larger than the
-    objects to keep.
+    Use it to even out the background: ``volume - bv.rolling_ball(volume)``. The ball must be larger
+    than the objects to keep.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     radius : float, str or sequence of them, default: 100
         Radius of the ball, in voxels or as a length such as ``"15 um"``, which needs a volume with a
-        voxel size. One for all axes, or one for each, for an ellipsoid; 0 along z filters slice by
+        voxel size. One for all axes or, for an ellipsoid, one for each; 0 along z filters slice by
         slice. The largest radius, in voxels, is also the height in units of intensity.
     kernel : array_like of float, optional
-        The heights of another ball, one dimension for each axis, infinite outside of it. scikit-image's
-        ``ellipsoid_kernel(shape, intensity)`` returns one with a chosen height.
+        The heights of a custom ball, one dimension for each axis, infinite outside of it.
+        scikit-image's ``ellipsoid_kernel(shape, intensity)`` returns one with a given height.
 
     Returns
     -------
@@ -12822,11 +12883,11 @@ def rolling_ball(
 
     Notes
     -----
-    The result is identical to scikit-image with ``nansafe=True``. Integers are rounded towards 0.
-    Bright noise is ignored; smooth dark noise first.
+    The result is identical to scikit-image's with ``nansafe=True``. Integers are rounded towards 0.
+    Bright noise is ignored; smooth the volume first if there is dark noise.
 
-    One sweep. The halo is the radius. The time grows with the voxels of the ball: for large ones,
-    filter a downsampled volume and `zoom` the background.
+    One sweep. The halo is the radius. The time grows with the number of voxels of the ball: for
+    large balls, filter a downsampled volume and `zoom` the background.
 
     References
     ----------
@@ -12856,27 +12917,29 @@ def rotate(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     angle : float
-        In degrees.
+        The angle in degrees.
     axes : sequence of int, optional
-        The two axes of the plane, counted from 0, or from -1 backwards, in any order; the last two
-        by default. (scipy's default are the first two.)
+        The two axes of the plane, counted from 0, or backwards from -1, in any order; the last two
+        by default. (scipy's default is the first two.)
     reshape : bool, default: True
-        Whether to enlarge the result to contain the whole rotated plane, or to keep the shape.
+        Whether to enlarge the result to contain the whole rotated plane, instead of keeping the
+        shape.
     order : int, default: 1
-        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. From 2 on,
-        splines through all voxels are computed in float64, like scipy, where 3 is the default. Integers
-        saturate.
+        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
+        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        are clipped to the dtype's range.
     mode : str, default: "constant"
         How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
         ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as `pad` with ``"wrap"``).
-        With ``"constant"``, there is no interpolation beyond the centres of the outer voxels.
+        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
+        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
+        interpolated.
     cval : float, default: 0.0
-        The value outside of the volume for constant modes, a number of the volume's dtype.
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
-        For orders from 2 on, whether to compute the coefficients of the spline first. Set it to False
+        Whether to compute the coefficients of the spline first, for orders from 2 on. Set it to False
         if ``volume`` is a result of `spline_filter`.
 
     Returns
@@ -12890,7 +12953,7 @@ def rotate(
         If a parameter is out of range or does not have one entry for each axis, or the volume has no
         voxels.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool with an order above 0.
+        If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
 
     See Also
     --------
@@ -12901,8 +12964,8 @@ def rotate(
     -----
     Voxels are assumed to be square in this plane. Right angles are exact.
 
-    The result is computed in the same sweep as the volume: each window of the result reads the
-    slices that it needs.
+    The result is computed in the same sweep as the volume, and each window reads the slices that it
+    needs.
 
     In a plane that contains z, each slice of the result needs many slices of the volume, so it is
     computed in tiles. Beyond 90 degrees, the plane is flipped first: see `flip`.
@@ -12926,23 +12989,23 @@ def sato(
     mode: str | Sequence[str] = 'reflect',
     cval: float = 0.0,
 ) -> Volume:
-    """Measure the similarity of every voxel's neighbourhood to a tube.
+    """Measure how similar the neighbourhood of each voxel is to a tube.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
         Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     black_ridges : bool, default: True
-        Whether to find dark ridges on a bright background, or bright ridges.
+        Whether to find dark ridges on a bright background, instead of bright ridges.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
 
@@ -12950,7 +13013,7 @@ def sato(
     -------
     Volume
         A volume on the scale of the intensities: float32 for bool, integers of up to 16 bits,
-        float16 and float32; float64 for others.
+        float16 and float32; float64 for other dtypes.
 
     Raises
     ------
@@ -12965,7 +13028,7 @@ def sato(
 
     Notes
     -----
-    One sweep. The halo is about 12 times the largest of ``sigmas`` on each side: compute larger
+    One sweep. The halo is about 12 times the largest of ``sigmas`` on each side: compute large
     scales on a downsampled volume (`downsample`).
 
     References
@@ -12995,15 +13058,14 @@ def save_transforms(
     Parameters
     ----------
     source : path or list of paths
-        The tiles: an XML file of BigStitcher, or OME-Zarr images, which `open_tiles` opens.
+        The tiles: an XML file of BigStitcher or OME-Zarr images, as accepted by `open_tiles`.
     transforms : array_like, table or path
-        For each tile its position or a matrix, in voxels: for example the table of
-        `register_tiles`.
+        For each tile, its position or a matrix, in voxels, such as the table from `register_tiles`.
     target : path, optional
-        The XML file to write for BigStitcher. OME-Zarr images need none: their own metadata are
-        changed, in the place where they are.
+        The XML file to write for BigStitcher. OME-Zarr images need none, because their own metadata
+        is changed in place.
     index : dict, optional
-        The time point and the channel of the tiles. BigStitcher's views of others keep their
+        The time point and the channel of the tiles. In BigStitcher, other views keep their
         registrations.
     overwrite : bool, default: False
         Whether to replace an existing ``target``, which may be ``source``.
@@ -13011,8 +13073,8 @@ def save_transforms(
     Raises
     ------
     ValueError
-        If transforms do not fit to the tiles, or OME-Zarr images would need a matrix: their metadata
-        have positions only.
+        If transforms do not match the tiles, or OME-Zarr images would need a matrix; their metadata
+        only has positions.
     FileExistsError
         If ``target`` exists.
 
@@ -13022,8 +13084,8 @@ def save_transforms(
 
     Notes
     -----
-    No voxels are read. BigStitcher's file keeps everything except the registrations of these tiles.
-    They get one transform, and the calibration that they had.
+    No voxels are read. BigStitcher's file keeps everything except the registrations of these tiles,
+    which are replaced with one transform and the existing calibration.
 
     References
     ----------
@@ -13055,28 +13117,28 @@ def scharr(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     axis : int or sequence of int, optional
-        The axis of the derivative, counted from 0, or from -1 backwards. For several axes, or all
-        by default, the result is the root of the sum of the squared derivatives, divided by the
-        root of the volume's number of axes.
+        The axis of the derivative, counted from 0, or backwards from -1. For several axes, or all
+        by default, the squared derivatives are summed, and divided by the volume's number of axes.
+        The result is the square root.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -13084,7 +13146,7 @@ def scharr(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -13115,31 +13177,31 @@ def segment_iou(
     *,
     ignore_labels: Iterable[int] = (0,),
 ) -> Table:
-    """Find the best overlapping segment of another volume for each segment.
+    """Find the best overlapping segment of a second volume for each segment.
 
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0.
+        Labels of the same shape, bool or integers from 0.
     ignore_labels : iterable of int, default: (0,)
-        Labels of ``truth`` to ignore with their voxels. The background of ``test``, 0, is never the
-        best.
+        Labels of ``truth`` to ignore, together with their voxels. The background of ``test``, 0, is
+        never the best.
 
     Returns
     -------
     Table
         A lazy table with a row for each label of ``truth``: ``label``, ``num_pixels``, the
         ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels,
-        ``iou``, intersection over union, and ``dice``, twice the intersection over the sum of both
-        sizes. The smallest of equally good labels is selected; without overlap, all are 0.
+        ``iou`` (intersection over union), and ``dice`` (twice the intersection over the sum of both
+        sizes). The smallest of equally good labels is selected; without overlap, all are 0.
 
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, or the pairs of labels need more
-        memory than available.
+        If shapes differ. On computation, if a label is negative, or the pairs of labels need more
+        memory than is available.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -13168,7 +13230,7 @@ def separate_stains(
     names: Sequence[str] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Separate the stains of a slide by a matrix.
+    """Separate the stains of a slide with a matrix.
 
     Parameters
     ----------
@@ -13176,12 +13238,13 @@ def separate_stains(
         Three channels: red, green and blue. Integers range from 0 to the largest value of their
         dtype, floats from 0 to 1.
     matrix : array_like of 3 x 3
-        Converts logarithms of red, green and blue to stains. It is the inverse of the matrix with
-        the stains' colours as rows, as ``skimage.color.hdx_from_rgb``.
+        A matrix that converts logarithms of red, green and blue to stains, like
+        ``skimage.color.hdx_from_rgb``. It is the inverse of the matrix with the stains' colours as
+        rows.
     names : sequence of str, optional
         Names of the three stains.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -13191,10 +13254,10 @@ def separate_stains(
     Raises
     ------
     ValueError
-        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, names
-        are not three different ones, or ``dtype`` is not float32 or float64.
+        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, there
+        are not three different names, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
         more than 16 bits.
 
     See Also
@@ -13204,7 +13267,7 @@ def separate_stains(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -13232,23 +13295,24 @@ def shift(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     shift : float, str or sequence of them
         Distance in voxels, or as a length such as ``"-15 nm"``, which needs a volume with a voxel
-        size. One for all axes, or one for each.
+        size. One for all axes or one for each.
     order : int, default: 1
-        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. From 2 on,
-        splines through all voxels are computed in float64, like scipy, where 3 is the default. Integers
-        saturate.
+        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
+        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        are clipped to the dtype's range.
     mode : str, default: "constant"
         How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
         ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as `pad` with ``"wrap"``).
-        With ``"constant"``, there is no interpolation beyond the centres of the outer voxels.
+        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
+        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
+        interpolated.
     cval : float, default: 0.0
-        The value outside of the volume for constant modes, a number of the volume's dtype.
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
-        For orders from 2 on, whether to compute the coefficients of the spline first. Set it to False
+        Whether to compute the coefficients of the spline first, for orders from 2 on. Set it to False
         if ``volume`` is a result of `spline_filter`.
 
     Returns
@@ -13262,7 +13326,7 @@ def shift(
         If a parameter is out of range or does not have one entry for each axis, or the volume has no
         voxels.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool with an order above 0.
+        If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
 
     See Also
     --------
@@ -13273,8 +13337,8 @@ def shift(
     -----
     The result has the shape and the origin of the input.
 
-    The result is computed in the same sweep as the volume: each window of the result reads the
-    slices that it needs.
+    The result is computed in the same sweep as the volume, and each window reads the slices that it
+    needs.
 
     References
     ----------
@@ -13296,20 +13360,19 @@ def signed_distance(
     """Compute the distance to the boundary of a mask: positive inside, negative outside.
 
     Inside, it is the distance to the nearest background voxel; outside, minus the distance to the
-    nearest foreground voxel. Voxels are points: the boundary is half way between 1 and -1, and no
-    voxel is 0.
+    nearest foreground voxel. Voxels count as points, so the boundary is half way between 1 and -1,
+    and no voxel is 0.
 
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes, or one for each; 1 by default. ``"voxel_size"`` takes it
-        from the volume, so distances are in the volume's unit.
+        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
+        volume's, so distances are in its unit.
     max_distance : float or str, optional
-        The maximum of distances, in the unit of ``sampling``, or with ``sampling="voxel_size"`` as a
-        text such as ``"200 nm"``. The transform is then a filter with a halo of this length, in one
+        The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
+        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
         sweep.
 
     Returns
@@ -13330,7 +13393,7 @@ def signed_distance(
 
     Notes
     -----
-    Two sweeps, like `distance_transform_edt`; both sides share them. With ``max_distance``, one
+    Two sweeps for both sides together, as in `distance_transform_edt`. With ``max_distance``, one
     sweep.
 
     References
@@ -13346,12 +13409,12 @@ def signed_distance(
 def sin(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take sines of angles in radians.
+    """Compute sines of angles in radians.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -13361,14 +13424,14 @@ def sin(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -13383,12 +13446,12 @@ def sin(
 def sinh(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take hyperbolic sines.
+    """Compute hyperbolic sines.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -13398,14 +13461,14 @@ def sinh(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -13425,32 +13488,32 @@ def sobel(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Take the Sobel derivative along an axis.
+    """Compute the Sobel derivative along an axis.
 
     The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along the others.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, default: -1
-        The axis of the derivative, counted from 0, or from -1 backwards.
+        The axis of the derivative, counted from 0, or backwards from -1.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -13458,13 +13521,13 @@ def sobel(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     Notes
     -----
     One sweep, with a halo of one voxel along each axis. For integers, scipy returns the input's
-    dtype, which wraps around. ``generic_gradient_magnitude`` combines the derivatives along several
-    axes, as scikit-image does if ``axis`` is None or a tuple.
+    dtype, which wraps around. Use ``generic_gradient_magnitude`` to combine the derivatives along
+    several axes, as scikit-image does if ``axis`` is None or a tuple.
 
     References
     ----------
@@ -13486,27 +13549,27 @@ def spline_filter(
 ) -> Volume:
     """Compute the coefficients of the B-spline through all voxels.
 
-    `zoom`, `shift`, `rotate`, `affine_transform` and `map_coordinates` do this by themselves. Use it
-    to see the coefficients, or to compute several transforms with ``prefilter=False``.
+    Use it to look at the coefficients, or to compute several transforms with ``prefilter=False``.
+    `zoom`, `shift`, `rotate`, `affine_transform` and `map_coordinates` otherwise compute them.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     order : int, default: 3
-        The order of the spline, from 2 to 5; with 0 and 1 voxels are their own coefficients.
+        The order of the spline, from 2 to 5; with 0 and 1, voxels are their own coefficients.
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and ``"nearest"``
-        repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` the volume, and all others
-        mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
+        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -13514,7 +13577,7 @@ def spline_filter(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -13523,14 +13586,15 @@ def spline_filter(
 
     Notes
     -----
-    scipy filters recursively from one end of the volume to the other. Here each coefficient is the
-    sum over as many voxels as its precision needs, always in one order: for cubic splines 16 on each
-    side for float32, and 29 for float64. The result equals scipy's on float64 within 8 units in the
-    last place of the result's dtype, times the largest coefficient. scipy returns float64 by default.
-    A NaN makes the coefficients within this distance NaN; scipy's, all of its rows.
+    scipy filters recursively from one end of the volume to the other. Here, each coefficient is a
+    sum over as many voxels as its precision needs, always in the same order. Cubic splines need 16
+    on each side for float32, and 29 for float64. The result equals scipy's in float64 within 8
+    units in the last place of the result's dtype, relative to the largest coefficient. scipy
+    returns float64 by default. A NaN affects the coefficients within this distance; in scipy, it
+    affects whole rows.
 
-    One sweep. The halo is this number of voxels, for float32 and float64: 12 and 21 for order 2, 16
-    and 29 for order 3, 21 and 38 for order 4, 26 and 46 for order 5.
+    One sweep. The halo in voxels, for float32 and float64, is 12 and 21 for order 2, 16 and 29 for
+    order 3, 21 and 38 for order 4, and 26 and 46 for order 5.
 
     References
     ----------
@@ -13557,23 +13621,23 @@ def spline_filter1d(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     order : int, default: 3
-        The order of the spline, from 2 to 5; with 0 and 1 voxels are their own coefficients.
+        The order of the spline, from 2 to 5; with 0 and 1, voxels are their own coefficients.
     axis : int, default: -1
-        The axis to work along, counted from 0, or from -1 backwards.
+        The axis to work along, counted from 0, or backwards from -1.
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and ``"nearest"``
-        repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` the volume, and all others
-        mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
+        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -13581,7 +13645,7 @@ def spline_filter1d(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -13589,7 +13653,7 @@ def spline_filter1d(
 
     Notes
     -----
-    Weights and precision are documented at `spline_filter`. One sweep.
+    Weights and precision are documented in `spline_filter`. One sweep.
 
     References
     ----------
@@ -13605,12 +13669,12 @@ def spline_filter1d(
 def sqrt(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take square roots, correctly rounded.
+    """Compute square roots, correctly rounded.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -13620,11 +13684,11 @@ def sqrt(
     Raises
     ------
     TypeError
-        If the input is neither a volume, a lazy number, an array nor a number.
+        If the input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -13640,14 +13704,15 @@ def stack(
     volumes: Sequence[Volume],
     names: Sequence[str] | None = None,
 ) -> Volume:
-    """Stack volumes as channels of one.
+    """Stack volumes as the channels of one volume.
 
     Parameters
     ----------
     volumes : sequence of Volume or numpy.ndarray
-        One or more volumes of one shape. All channels of a volume are used.
+        One or more volumes of the same shape. All channels of a volume are used.
     names : sequence of str, optional
-        A different name for each channel. By default the names from the volumes, if all have names.
+        A different name for each channel. By default, the names from the volumes, if all have
+        names.
 
     Returns
     -------
@@ -13668,7 +13733,7 @@ def stack(
 
     Notes
     -----
-    Voxels are not copied. Each channel is computed separately, in the same sweep. Stored chunks that
+    Voxels are not copied. Channels are computed separately in the same sweep. Stored chunks that
     contain all channels are decoded once.
 
     References
@@ -13700,39 +13765,39 @@ def std(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     ddof : int, default: 0
         Subtracted from the number of voxels in the divisor, as in `numpy.var`.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy standard deviation, rounded once, in numpy's dtype for it. With ``axis``, a lazy
-        array of the other axes, NaN if no voxel of a line counts.
+        The lazy standard deviation, rounded once, with the dtype of `numpy.std`. With ``axis``, a lazy
+        array with the remaining axes; lines without included voxels are NaN.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -13744,9 +13809,10 @@ def std(
     -----
     One sweep.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -13773,16 +13839,18 @@ def stitch(
     ----------
     blocks : nested sequence of Volume or numpy.ndarray
         Labels of the blocks, nested like the volume's axes: a list along the first axis of lists
-        along the second, and so on. All have one shape, except the last along each axis, which may
-        be smaller. A label in one block is independent of the same label in another.
+        along the second, and so on. All blocks have the same shape, except that the last along each
+        axis may be smaller. The same label in two blocks means different objects.
     overlap : int or sequence of int
-        Voxels shared by adjacent blocks, up to half a block.
+        Number of voxels shared by adjacent blocks, up to half a block.
     stitch : {"iou", "touch", "largest"}, default: "iou"
-        Which labels of two adjacent tiles are one object, by the voxels that the tiles share.
-        ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share a
-        voxel. ``"largest"``: each overlaps the other most; the smaller label wins ties.
+        Which labels of two adjacent tiles belong to one object, judged by the voxels that the tiles
+        share. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share
+        a voxel. ``"largest"``: each is the label that overlaps the other most, and the smaller label
+        wins ties.
     threshold : float, default: 0.5
-        For ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at most one label of a neighbour.
+        Minimum intersection over union for ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at
+        most one label of a neighbouring tile.
     dtype : dtype, optional
         Dtype of the result: uint32 by default, uint64 for volumes of 2**32 or more voxels.
 
@@ -13805,8 +13873,8 @@ def stitch(
 
     Notes
     -----
-    Two sweeps, with the rule and the memory of `map_instances`. `concatenate` joins the blocks first,
-    so use it for up to a few hundred blocks.
+    Two sweeps; the stitching rule and memory are as in `map_instances`. `concatenate` joins the
+    blocks first, so use it for up to a few hundred blocks.
 
     References
     ----------
@@ -13833,28 +13901,28 @@ def structure_tensor(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation of the smoothing Gaussian, in voxels or as a length such as
-        ``"15 nm"``, which needs a volume with a voxel size. One for all axes, or one for each.
+        ``"15 nm"``, which needs a volume with a voxel size. One for all axes or one for each.
     mode : str or sequence of str, default: "constant"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     tuple of Volume
-        The upper triangle row by row: zz, zy, zx, yy, yx, xx; yy, yx, xx for a volume with two
-        axes. They are float32 for bool, integers of up to 16 bits, float16 and float32; float64 for
-        others. ``dtype`` overrides this.
+        The upper triangle, row by row: zz, zy, zx, yy, yx, xx, or yy, yx, xx for a volume with two
+        axes. The elements are float32 for bool, integers of up to 16 bits, float16 and float32;
+        float64 for other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -13862,7 +13930,7 @@ def structure_tensor(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -13913,9 +13981,9 @@ def structure_tensor_eigenvalues(
 
     Notes
     -----
-    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue; float64 uses
-    Jacobi's rotations. For three axes and float32, a common intermediate result is computed once,
-    in 8 bytes for each voxel of a window.
+    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue, and float64 uses
+    Jacobi rotations. For three axes and float32, a common intermediate result is computed once and
+    needs 8 bytes for each voxel of a window.
 
     References
     ----------
@@ -13936,47 +14004,48 @@ def studio(
     memory: int | str | None = None,
     folders: Sequence[str] = (),
 ) -> Studio:
-    """Edit a recipe in the browser, with live sections of a region and the cost of the run.
+    """Edit a recipe in the browser, with live sections of a region and the estimated cost of the run.
 
-    Use it to choose parameters by looking at their effect, before a run of the whole volume. Sections of
-    every step are computed on demand, and are equal to the result of a run, unless they are marked as
-    provisional. Steps, parameters and outputs are edited as cards; comments of the recipe are kept. The page
-    needs NiceGUI (``pip install 'beam-volumes[studio]'``), and fetches nothing from a network.
+    Use it to see the effect of parameters before processing the whole volume. Sections of every
+    step are computed on demand, and equal the result of a run unless they are marked as
+    provisional. Steps, parameters and outputs are edited as cards, and comments of the recipe are
+    kept. The page needs NiceGUI (``pip install 'beam-volumes[studio]'``) and no network access.
 
     Parameters
     ----------
     *items : Volume, numpy.ndarray or str
-        Inputs of a new recipe: paths, volumes or arrays. With a recipe they replace its inputs, in order.
-        A path that ends in ``.yaml`` is ``recipe``.
+        Inputs of a new recipe: paths, volumes or arrays. If there is a recipe, they replace its
+        inputs, in order. A path that ends in ``.yaml`` is used as ``recipe``.
     recipe : str, optional
-        Path of a recipe, or its text of several lines. A path that does not exist is where a new recipe is
-        saved.
+        Path of a recipe, or its multi-line text. If the path does not exist, a new recipe is saved
+        there.
     port : int, default: 0
         Port of this machine; 0 chooses a free one.
     memory : int or str, optional
         Memory that a view or a run may use, e.g. ``"2GiB"``; a quarter of this machine's by default.
     folders : sequence of str, default: ()
-        Further folders that the recipe may read and write. Others are refused, except the current folder
-        and the folders of the inputs and the recipe.
+        Additional folders that the recipe may read and write. By default, these are only the
+        current folder and the folders of the inputs and the recipe.
 
     Returns
     -------
     Studio
-        Open its ``url`` in a browser on this machine; ``recipe`` is the text as it is now, and ``close()``
-        ends it.
+        Open its ``url`` in a browser on this machine. ``recipe`` is the current text, and
+        ``close()`` stops the server.
 
     Raises
     ------
     ValueError
-        If NiceGUI is not installed, nothing is given, an item cannot be opened, the memory is too small for
-        sections of an input, or the recipe is not valid YAML or has no inputs. Other errors of a recipe are
-        shown on its cards.
+        If NiceGUI is not installed, there is neither an input nor a recipe, an item cannot be
+        opened, the memory is too small for sections of an input, or the recipe is not valid YAML or
+        has no inputs. Other errors of a recipe are shown on its cards.
 
     Notes
     -----
-    A view computes the planes that are shown, in less than a second for light filters. Numbers of a large
-    volume are first estimated from eight parts of it, and then computed exactly, which reads the volume
-    once. Labels of a large volume are found in the region only, until the run.
+    A view computes only the planes that it shows, in less than a second for light filters.
+    Whole-volume numbers of a large volume are first estimated from eight parts of it, and then
+    computed exactly, which reads the volume once. Before the run, labels of a large volume are only
+    computed in the region.
 
     Examples
     --------
@@ -14002,36 +14071,36 @@ def sum(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy sum, rounded once, in numpy's dtype for a sum. With ``axis``, a lazy array of the
-        other axes, 0 if no voxel of a line counts.
+        The lazy sum, rounded once, with the dtype of `numpy.sum`. With ``axis``, a lazy array with the
+        remaining axes; lines without included voxels are 0.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
         ``nan="raise"``, or a sum of integers exceeds 64 bits.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -14044,9 +14113,10 @@ def sum(
     -----
     One sweep.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -14061,12 +14131,12 @@ def sum(
 def tan(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take tangents of angles in radians.
+    """Compute tangents of angles in radians.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -14076,14 +14146,14 @@ def tan(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -14098,12 +14168,12 @@ def tan(
 def tanh(
     volume: Volume | Scalar,
 ) -> Any:
-    """Take hyperbolic tangents.
+    """Compute hyperbolic tangents.
 
     Parameters
     ----------
     volume : Volume or Scalar
-        A lazy volume, or a lazy number.
+        A volume or a lazy number.
 
     Returns
     -------
@@ -14113,14 +14183,14 @@ def tanh(
     Raises
     ------
     TypeError
-        If an input is neither a volume, a lazy number, an array nor a number.
+        If an input is not a volume, lazy number, array or number.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor, with an error below 2 units in the last place of float64, or
-    of the narrower dtype to which they are rounded. numpy's results depend on the processor.
+    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+    in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -14140,22 +14210,22 @@ def threshold_isodata(
     nan: str = 'raise',
     across: str | None = None,
 ) -> Scalar:
-    """Compute the Ridler-Calvard threshold, half way between the means of both classes.
+    """Compute the Ridler-Calvard threshold, which is half way between the means of both classes.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     nbins : int, default: 256
-        Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-        to 16 bits each value is counted instead.
+        Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+        16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -14165,10 +14235,10 @@ def threshold_isodata(
     Raises
     ------
     ValueError
-        On computation, if no value is half way.
+        On computation, if no value is half way between the means.
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -14178,10 +14248,10 @@ def threshold_isodata(
 
     Notes
     -----
-    One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other
-    dtypes: the range, then the histogram.
+    One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+    two, for the range and the histogram.
 
-    The smallest of several such values is selected.
+    If there are several such values, the smallest is selected.
 
     References
     ----------
@@ -14208,17 +14278,17 @@ def threshold_li(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     nbins : int, default: 256
-        Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-        to 16 bits each value is counted instead.
+        Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+        16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -14228,8 +14298,8 @@ def threshold_li(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -14239,10 +14309,10 @@ def threshold_li(
 
     Notes
     -----
-    One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other
-    dtypes: the range, then the histogram.
+    One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+    two, for the range and the histogram.
 
-    It is computed from counts: for floats from ``nbins`` bins, while scikit-image iterates over all
+    It is computed from counts, for floats from ``nbins`` bins, whereas scikit-image iterates over all
     voxels.
 
     References
@@ -14267,35 +14337,35 @@ def threshold_local(
     cval: float = 0.0,
     param: float | str | Sequence[float | str] | None = None,
 ) -> Volume:
-    """Compute a threshold for each voxel: a mean of its neighbourhood minus an offset.
+    """Compute a threshold for each voxel, the mean of its neighbourhood minus an offset.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     block_size : int or sequence of int, default: 3
-        Extent of the neighbourhood in voxels, an odd number; one for all axes, or one for each.
+        Extent of the neighbourhood in voxels, an odd number; one for all axes or one for each.
     method : {"gaussian", "mean", "median"}, default: "gaussian"
         A mean with Gaussian weights of ``sigma = (block_size - 1) / 6``, a plain mean, or the
         median.
     offset : float, default: 0.0
         Subtracted from the mean.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     param : float, str or sequence of them, optional
-        For ``"gaussian"``, another sigma in voxels, or as a length such as ``"15 nm"``.
+        A custom sigma for ``"gaussian"``, in voxels or as a length such as ``"15 nm"``.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``volume > threshold`` is foreground.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes. ``volume > threshold`` is foreground.
 
     Raises
     ------
@@ -14303,7 +14373,7 @@ def threshold_local(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -14338,17 +14408,17 @@ def threshold_minimum(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     nbins : int, default: 256
-        Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-        to 16 bits each value is counted instead.
+        Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+        16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -14360,8 +14430,8 @@ def threshold_minimum(
     ValueError
         On computation, if there are not two peaks.
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -14371,8 +14441,8 @@ def threshold_minimum(
 
     Notes
     -----
-    One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other
-    dtypes: the range, then the histogram.
+    One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+    two, for the range and the histogram.
 
     References
     ----------
@@ -14399,17 +14469,17 @@ def threshold_moments(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     nbins : int, default: 256
-        Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-        to 16 bits each value is counted instead.
+        Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+        16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -14419,8 +14489,8 @@ def threshold_moments(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -14430,11 +14500,11 @@ def threshold_moments(
 
     Notes
     -----
-    One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other
-    dtypes: the range, then the histogram.
+    One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+    two, for the range and the histogram.
 
-    The volume is assumed to be a blurred volume with two values and the same first three moments. As
-    many voxels are below the threshold as have the lower value.
+    The volume is assumed to be a blurred volume with two values and the same first three moments. The
+    number of voxels below the threshold equals the number of voxels with the lower value.
 
     References
     ----------
@@ -14462,19 +14532,19 @@ def threshold_multiotsu(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     classes : int, default: 3
         Number of classes, at least 2.
     nbins : int, default: 256
-        Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-        to 16 bits each value is counted instead.
+        Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+        16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -14484,10 +14554,10 @@ def threshold_multiotsu(
     Raises
     ------
     ValueError
-        On computation, if there are fewer different values than classes.
+        On computation, if there are fewer distinct values than classes.
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -14497,10 +14567,10 @@ def threshold_multiotsu(
 
     Notes
     -----
-    One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other
-    dtypes: the range, then the histogram.
+    One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+    two, for the range and the histogram.
 
-    Integers of 16 bits are as fast as 8 bits, unlike scikit-image, which tries all choices.
+    Integers of 16 bits are as fast as 8 bits, unlike in scikit-image, which tries all combinations.
 
     References
     ----------
@@ -14524,17 +14594,17 @@ def threshold_niblack(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes, or one for each.
+        Extent of the window in voxels, an odd number; one for all axes or one for each.
     k : float, default: 0.2
         Number of standard deviations to subtract.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others, computed in float64. ``volume > threshold`` is foreground.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes. Computation is in float64. ``volume > threshold`` is foreground.
 
     Raises
     ------
@@ -14573,17 +14643,17 @@ def threshold_otsu(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     nbins : int, default: 256
-        Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-        to 16 bits each value is counted instead.
+        Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+        16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -14593,8 +14663,8 @@ def threshold_otsu(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -14605,8 +14675,8 @@ def threshold_otsu(
 
     Notes
     -----
-    One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other
-    dtypes: the range, then the histogram.
+    One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+    two, for the range and the histogram.
 
     References
     ----------
@@ -14627,14 +14697,14 @@ def threshold_sauvola(
 ) -> Volume:
     """Compute Sauvola's threshold for each voxel from its window's mean and standard deviation.
 
-    It is ``mean * (1 + k * (deviation / r - 1))``.
+    The threshold is ``mean * (1 + k * (deviation / r - 1))``.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes, or one for each.
+        Extent of the window in voxels, an odd number; one for all axes or one for each.
     k : float, default: 0.2
         How much a small standard deviation reduces the threshold.
     r : float, optional
@@ -14644,8 +14714,8 @@ def threshold_sauvola(
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others, computed in float64. ``volume > threshold`` is foreground.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes. Computation is in float64. ``volume > threshold`` is foreground.
 
     Raises
     ------
@@ -14679,22 +14749,22 @@ def threshold_triangle(
     nan: str = 'raise',
     across: str | None = None,
 ) -> Scalar:
-    """Compute the triangle threshold, for one peak with a long tail.
+    """Compute the triangle threshold, for histograms with one peak and a long tail.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     nbins : int, default: 256
-        Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-        to 16 bits each value is counted instead.
+        Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+        16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -14704,8 +14774,8 @@ def threshold_triangle(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -14715,8 +14785,8 @@ def threshold_triangle(
 
     Notes
     -----
-    One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other
-    dtypes: the range, then the histogram.
+    One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+    two, for the range and the histogram.
 
     References
     ----------
@@ -14744,17 +14814,17 @@ def threshold_yen(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     nbins : int, default: 256
-        Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-        to 16 bits each value is counted instead.
+        Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+        16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
@@ -14764,8 +14834,8 @@ def threshold_yen(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -14775,8 +14845,8 @@ def threshold_yen(
 
     Notes
     -----
-    One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other
-    dtypes: the range, then the histogram.
+    One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+    two, for the range and the histogram.
 
     References
     ----------
@@ -14798,14 +14868,14 @@ def tiles_report(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write a page about the registration of tiles.
+    """Write an HTML report about the registration of tiles.
 
-    Use it to see which pairs of tiles do not match, and why.
+    Use it to see which pairs of tiles do not match and why.
 
     Parameters
     ----------
     path : path
-        The page, which ends in ``.html``. It is self-contained.
+        The file to write, which must end in ``.html``. It is self-contained.
     tiles : sequence of Volume or numpy.ndarray
         The tiles that were registered.
     positions, pairs : ComputedTable
@@ -14816,7 +14886,7 @@ def tiles_report(
     Raises
     ------
     TypeError
-        If ``positions`` or ``pairs`` is no table.
+        If ``positions`` or ``pairs`` is not a table.
     ValueError
         If the path does not end in ``.html``, or there is not one position for each tile.
     FileExistsError
@@ -14828,8 +14898,9 @@ def tiles_report(
 
     Notes
     -----
-    The page has the graph of tiles and pairs, histograms of residuals and correlations, a table of the
-    worst pairs, and a picture of each bad overlap. Only these overlaps are read, one plane of each.
+    The page shows the graph of tiles and pairs, histograms of residuals and correlations, a table
+    of the worst pairs, and a picture of each bad overlap. Only one plane of each of these overlaps
+    is read.
 
     Examples
     --------
@@ -14850,47 +14921,47 @@ def track(
     spacing: float | Sequence[float] | str | None = None,
     **options: Any,
 ) -> ComputedTable:
-    """Follow the objects of a movie.
+    """Track the objects of a movie over time.
 
     Use it for segmented cells or particles. `relabel` with the result gives each object the same
-    label at all points in time.
+    label at all time points.
 
     Parameters
     ----------
     labels : Volume
-        Integer labels with an axis of time; 0 is background.
+        Integer labels with a time axis; 0 is background.
     max_distance : float or str, optional
-        Link objects by their centroids, up to this distance between two points in time, in the unit
-        of ``spacing``, or with ``spacing="voxel_size"`` as a text such as ``"5 um"``. By default,
+        Maximum distance between centroids for linking objects of two time points, in the unit of
+        ``spacing``, or a length such as ``"5 um"`` with ``spacing="voxel_size"``. By default,
         objects are linked by their overlap.
     min_iou : float, optional
-        Link objects by their overlap, of at least this intersection over union; 0.1 by default. Use
-        it if objects move less than their size.
+        Minimum intersection over union for linking two objects by their overlap; 0.1 by default.
+        Use it if objects move less than their size.
     max_gap : int, default: 0
-        The number of points in time for which an object may be missing.
+        The number of time points for which an object may be missing.
     divisions : bool, default: False
-        Whether a new object near one that continues is its daughter. The track of the parent then
-        ends, and two tracks begin. Objects that enter the image or were missed before can look like
-        daughters, so use it only for cells that divide.
+        Whether to detect divisions. If a new object appears next to an existing track, that track
+        ends and two daughter tracks start. Objects that enter the image or were missed before can
+        look like daughters, so use it only for cells that divide.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel, for areas, centroids and lengths: one for all axes, or one for each; 1 by
-        default. ``"voxel_size"`` takes it from the volume.
+        Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
+        default. ``"voxel_size"`` uses the volume's.
     **options : options
         Options of `beam_volumes.compute`, such as ``runner`` and ``workers``.
 
     Returns
     -------
     ComputedTable
-        A row for each object at each point in time: ``t``, ``label``, ``track`` from 1, ``parent``,
-        which is the track that divided, or 0, and ``centroid-0``, ... in the unit of ``spacing``.
+        A row for each object at each time point: ``t``, ``label``, ``track`` from 1, ``parent``
+        (the track that divided, or 0), and ``centroid-0``, ... in the unit of ``spacing``.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, ``max_distance`` and ``min_iou`` are both given, or the
-        labels have no axis of time.
+        If a parameter is out of range, ``max_distance`` and ``min_iou`` are both set, or the labels
+        have no time axis.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -14900,14 +14971,14 @@ def track(
 
     Notes
     -----
-    One sweep measures the objects; for overlaps there is another one for each distance between two
-    linked points. The tables of all points and the pairs of near objects are held in memory, about
-    100 bytes for an object and for a pair.
+    One sweep measures the objects. Overlaps need one more sweep for each time difference between
+    linked objects. The tables of all time points and the pairs of nearby objects are held in
+    memory, about 100 bytes for each object and each pair.
 
-    Links of consecutive points minimize the sum of costs: squared distances, or 1 minus the
-    intersection over union. A second assignment then closes gaps and finds divisions: each new
-    object is linked with the end of a track, or with an object of the previous point that has a
-    successor. An object has at most two daughters.
+    Links between consecutive time points minimize the sum of costs: squared distances, or 1 minus
+    the intersection over union. A second assignment then closes gaps and finds divisions: each new
+    object is linked with the end of a track, or with an object of the previous time point that
+    already has a successor. An object has at most two daughters.
 
     References
     ----------
@@ -14935,15 +15006,16 @@ def transpose(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axes : sequence of int, optional
-        For each axis of the result, the axis of the volume; by default all in reverse.
+        For each axis of the result, the corresponding axis of the volume; by default, the order is
+        reversed.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. Names of axes stay in place; voxel sizes and origin follow the
-        voxels.
+        A volume of the input's dtype. Names of axes do not change; voxel sizes and origin are
+        permuted with the voxels.
 
     Raises
     ------
@@ -14959,7 +15031,7 @@ def transpose(
     Notes
     -----
     An opened volume is read in the new order. A computed volume is stored for the run and read
-    again, in one more sweep.
+    again in one additional sweep.
 
     References
     ----------
@@ -14987,30 +15059,30 @@ def uniform_filter(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, default: 3
-        Extent of the box in voxels; one for all axes, or one for each.
+        Extent of the box in voxels; one for all axes or one for each.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -15018,7 +15090,7 @@ def uniform_filter(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -15026,11 +15098,11 @@ def uniform_filter(
 
     Notes
     -----
-    Sums of integers of up to 16 bits are exact if they fit into 32 bits; the time is then independent
-    of ``size``.
+    Sums of integers of up to 16 bits are exact if they fit into 32 bits; the time is then
+    independent of ``size``.
 
-    One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-    voxels than it writes, and a window contains as many additional slices.
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains as many additional slices.
 
     References
     ----------
@@ -15057,30 +15129,30 @@ def uniform_filter1d(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int
         Number of voxels.
     axis : int, default: -1
-        The axis to work along, counted from 0, or from -1 backwards.
+        The axis to work along, counted from 0, or backwards from -1.
     mode : str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`.
-        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -15088,7 +15160,7 @@ def uniform_filter1d(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -15096,7 +15168,7 @@ def uniform_filter1d(
 
     Notes
     -----
-    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together.
+    One sweep. The halo along the axis is ``size - 1`` voxels in total.
 
     References
     ----------
@@ -15117,34 +15189,34 @@ def unsharp_mask(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Sharpen: add the difference between the volume and its Gaussian.
+    """Sharpen a volume by adding the difference from its Gaussian.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their
-        scale (``preserve_range=True`` in scikit-image) and are not clipped.
+        A volume or an array with up to three axes. Intensities keep their scale
+        (``preserve_range=True`` in scikit-image) and are not clipped.
     radius : float, str or sequence of them, default: 1.0
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each.
+        needs a volume with a voxel size. One for all axes or one for each.
     amount : float, default: 1.0
         Factor of the difference.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -15152,7 +15224,7 @@ def unsharp_mask(
         If a parameter is out of range, does not have one entry for each axis, or is a length with a
         unit while the volume has no voxel size.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     Notes
     -----
@@ -15176,20 +15248,20 @@ def upsample(
     order: int = 0,
     like: Volume | None = None,
 ) -> Volume:
-    """Divide each voxel into ``factors`` voxels.
+    """Divide each voxel into ``factors`` voxels along the axes.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     factors : int or sequence of int
-        Number of voxels per voxel; one for all axes, or one for each.
+        Number of new voxels per voxel; one for all axes or one for each.
     order : {0, 1}, default: 0
-        0 repeats voxels, like `numpy.repeat`; 1 is linear between their centres, and constant
-        outside.
+        0 repeats voxels, like `numpy.repeat`; 1 interpolates linearly between their centres, and is
+        constant outside.
     like : Volume, optional
-        The input of `downsample`, which determines the shape of the result; its extents need not be
-        multiples of ``factors``.
+        The original input of `downsample`, which determines the shape of the result. Its extents
+        need not be multiples of ``factors``.
 
     Returns
     -------
@@ -15203,7 +15275,7 @@ def upsample(
         If a parameter is out of range or does not have one entry for each axis, or the volume has no
         voxels.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool with an order above 0.
+        If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
 
     See Also
     --------
@@ -15212,8 +15284,8 @@ def upsample(
 
     Notes
     -----
-    The result is computed in the same sweep as the volume: each window of the result reads the
-    slices that it needs.
+    The result is computed in the same sweep as the volume, and each window reads the slices that it
+    needs.
 
     References
     ----------
@@ -15242,39 +15314,39 @@ def variance(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-        volume, of any size.
+        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+        size.
     ddof : int, default: 0
         Subtracted from the number of voxels in the divisor, as in `numpy.var`.
     labels : Volume or numpy.ndarray, optional
-        Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+        Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
     index : int or array_like of int, optional
-        With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-        of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+        The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+        Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask count; all by default.
+        Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite voxels raise an error on computation, or are ignored.
+        Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
-        Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-        each point has its own number. A volume without a time axis has one number either way.
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
 
     Returns
     -------
     Scalar
-        The lazy variance, rounded once, in numpy's dtype for a variance. With ``axis``, a lazy
-        array of the other axes, NaN if no voxel of a line counts.
+        The lazy variance, rounded once, with the dtype of `numpy.var`. With ``axis``, a lazy array with the
+        remaining axes; lines without included voxels are NaN.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+        ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -15287,9 +15359,10 @@ def variance(
     -----
     One sweep.
 
-    With ``axis``, the lazy array takes at most 256 MiB.
+    With ``axis``, the lazy array is limited to 256 MiB.
 
-    Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
 
     References
     ----------
@@ -15312,9 +15385,9 @@ def variation_of_information(
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0. 0 is a label like others.
+        Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` to ignore with their voxels, e.g. ``[0]``.
+        Labels of ``truth`` to ignore, together with their voxels, e.g. ``[0]``.
 
     Returns
     -------
@@ -15326,10 +15399,10 @@ def variation_of_information(
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, or the pairs of labels need more
-        memory than available.
+        If shapes differ. On computation, if a label is negative, or the pairs of labels need more
+        memory than is available.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -15338,8 +15411,8 @@ def variation_of_information(
 
     Notes
     -----
-    One sweep, and one for all scores that are computed together. Counts of voxels are exact, and each
-    score is rounded once, so its bits are independent of slabs.
+    One sweep, which all scores that are computed together share. Counts of voxels are exact, and
+    each score is rounded once, so its bits are independent of slabs.
 
     References
     ----------
@@ -15367,51 +15440,53 @@ def verify(
 ) -> list[str]:
     """Check that a run is complete and that its outputs can be read.
 
-    Use it after a run, or after copying its outputs. Every slab of every pass must have its record.
-    Every write unit in a record must exist and decode, and units recorded as empty must not exist.
-    Tables must have all their shards.
+    Use it after a run, or after copying its outputs. Every slab of every pass must have a record.
+    Every write unit in a record must exist and be decodable, and units recorded as empty must not
+    exist. Tables must have all their shards.
 
     Parameters
     ----------
     run : str, os.PathLike or dict
-        The first output of the run, its folder ``.run``, or the place of the journal; on a disk or
-        in a bucket.
+        The first output of the run, its folder ``.run``, or the location of the journal, on a disk
+        or in a bucket.
     checksums : bool, default: False
-        Whether to compare voxels with the checksums from when they were written.
+        Whether to compare voxels with the checksums that were recorded on writing.
     max_problems : int, default: 1000
         Stop after this many problems.
     runner : str or apache_beam.runners.PipelineRunner, optional
-        None checks in threads of this process. ``"FnApiRunner"`` checks by a Beam pipeline on this
-        machine, and any other runner of Beam on its workers.
+        None checks in threads of this process. ``"FnApiRunner"`` uses a Beam pipeline on this
+        machine, and any other Beam runner uses its workers.
     options : PipelineOptions or list of str, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
     workers : int, optional
-        Number of slabs that are checked at a time on this machine; by default one for each core.
+        Number of slabs to check at a time on this machine; by default one for each core.
     journal : str, os.PathLike or dict, optional
-        Folder for the findings so far, with which a stopped verification is continued. By default
-        ``verify`` in the run's folder with a runner, and none without. It is removed at the end.
+        Folder for the findings so far, from which a stopped verification can continue. It is
+        removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
+        otherwise no journal.
     resume : bool, default: False
-        Whether to continue a stopped verification. It must have the same options.
+        Whether to continue a stopped verification, which must have the same options.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
     -------
     list of str
-        One line for each problem; empty if there is none.
+        One line for each problem; empty if there are none.
 
     Raises
     ------
     FileNotFoundError
-        If there is no run at that place.
+        If there is no run at that location.
     ValueError
-        If the verification to continue is another one, or a runner cannot reach a place.
+        If the verification to continue has different options, or a runner cannot reach a location.
 
     Notes
     -----
-    All voxels are read. Nothing of the run is unpickled, so untrusted runs can be verified. Each
-    slab is checked by itself, with 64 MiB of decoded voxels in flight, or a single unit.
+    All voxels are read. Nothing from the run is unpickled, so untrusted runs can be verified. Slabs
+    are checked separately, with 64 MiB of decoded voxels in memory at a time, or a single larger
+    unit.
 
     Examples
     --------
@@ -15429,12 +15504,12 @@ def view(
     names: Sequence[str] | None = None,
     port: int = 0,
 ) -> Viewer:
-    """Serve volumes and tables of regions to Neuroglancer, from this process.
+    """Show volumes and tables of regions in Neuroglancer, served from this process.
 
-    Use it to look at any part of a volume in a browser, also before it is computed. Neuroglancer's client
-    comes with the package ``neuroglancer`` (``pip install 'beam-volumes[view]'``); nothing is fetched from a
-    network. The browser reads local OME-Zarr and precomputed volumes directly. Other volumes are read or
-    computed chunk by chunk when they are shown.
+    Use it to look at any part of a volume in a browser, even before it is computed. Neuroglancer's
+    client is part of the package ``neuroglancer`` (``pip install 'beam-volumes[view]'``), so no
+    network access is needed. The browser reads local OME-Zarr and precomputed volumes directly.
+    Other volumes are read or computed chunk by chunk when they are shown.
 
     Parameters
     ----------
@@ -15443,20 +15518,20 @@ def view(
         ``centroid-0`` to ``centroid-2`` (``.parquet``, ``.csv``, ``.jsonl``). Integers of 32 and 64 bits and
         results of `label` are shown as segments.
     names : sequence of str, optional
-        The names of the layers; by default the files' or operations' names.
+        The names of the layers; by default the names of the files or operations.
     port : int, default: 0
         Port of this machine; 0 chooses a free one.
 
     Returns
     -------
     Viewer
-        Open its ``url`` in a browser on this machine; ``close()`` ends it.
+        Open its ``url`` in a browser on this machine; ``close()`` stops the server.
 
     Raises
     ------
     ValueError
-        If the client is not installed, a volume is empty, labels that have to be computed first are too
-        large for memory, or a table has no positions of regions.
+        If the client is not installed, a volume is empty, labels that must be computed first are
+        too large for memory, or a table has no positions of regions.
     TypeError
         If an item is neither a volume nor a table.
 
@@ -15483,34 +15558,35 @@ def warp(
     cval: float = 0.0,
     prefilter: bool = True,
 ) -> Volume:
-    """Deform a volume by a stored field of displacements.
+    """Deform a volume by a stored displacement field.
 
-    The voxel at position p of the result is at position ``p + displacement`` of the volume.
+    Position ``p`` in the result corresponds to position ``p + displacement`` in the volume.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     displacement : Volume or numpy.ndarray
-        For each voxel of the result, the distance to its position in the volume, in voxels: a volume of
-        the same shape with a channel for each axis, in the order z, y, x.
+        The displacement for each voxel of the result, in voxels: a volume of the same shape with a
+        channel for each axis, in the order z, y, x.
     max_displacement : float, str or sequence of them
-        The largest absolute displacement along each axis: in voxels, or as a length such as
-        ``"200 nm"``. One for all axes, or one for each. A run in which one is larger ends with an error
-        that names the voxel.
+        The maximum absolute displacement along each axis, in voxels or as a length such as ``"200
+        nm"``. One for all axes or one for each. If a displacement is larger, the run raises an
+        error that specifies the voxel.
     order : int, default: 1
-        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. From 2 on,
-        splines through all voxels are computed in float64, like scipy, where 3 is the default. Integers
-        saturate.
+        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
+        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        are clipped to the dtype's range.
     mode : str, default: "constant"
         How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
         ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as `pad` with ``"wrap"``).
-        With ``"constant"``, there is no interpolation beyond the centres of the outer voxels.
+        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
+        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
+        interpolated.
     cval : float, default: 0.0
-        The value outside of the volume for constant modes, a number of the volume's dtype.
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
-        For orders from 2 on, whether to compute the coefficients of the spline first. Set it to False
+        Whether to compute the coefficients of the spline first, for orders from 2 on. Set it to False
         if ``volume`` is a result of `spline_filter`.
 
     Returns
@@ -15521,10 +15597,11 @@ def warp(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, the field does not fit
-        the volume, or the volume has no voxels. On computation, if a position is NaN, or too far away.
+        If a parameter is out of range or does not have one entry for each axis, the field does not
+        match the volume, or the volume has no voxels. On computation, if a position is NaN or too
+        far away.
     TypeError
-        If an input is neither a volume nor an array, or the volume is of bool with an order above 0.
+        If an input is neither a volume nor an array, or the volume is bool with an order above 0.
 
     See Also
     --------
@@ -15533,10 +15610,10 @@ def warp(
 
     Notes
     -----
-    One sweep. The halo is ``max_displacement`` and ``order + 1`` voxels along each axis. The result has
-    the shape and the place of the volume.
+    One sweep. The halo is ``max_displacement`` plus ``order + 1`` voxels along each axis. The
+    result has the shape and origin of the volume.
 
-    Many programs for registration store such fields. Divide those in physical units by the voxel size,
+    Many registration programs store such fields. Divide fields in physical units by the voxel size,
     and reverse the order of channels if they are x, y, z.
 
     References
@@ -15565,34 +15642,34 @@ def watershed(
     Parameters
     ----------
     height : Volume or numpy.ndarray
-        Heights, e.g. probabilities of membranes; they may be infinite. NaN is only allowed outside
-        of ``mask``.
+        Heights, e.g. membrane probabilities, which may be infinite. NaN is only allowed outside of
+        ``mask``.
     markers : Volume or numpy.ndarray, optional
-        Labels from which basins grow, 0 elsewhere; they may be negative. Without markers, there is a
-        basin for each minimum.
+        Labels from which basins grow, and 0 elsewhere. They may be negative. Without markers, there
+        is a basin for each minimum.
     mask : Volume or numpy.ndarray, optional
-        The nonzero voxels are divided; the result is 0 elsewhere.
+        Only voxels with a nonzero mask are divided; the result is 0 elsewhere.
     connectivity : {1}, default: 1
-        Voxels that share a face are neighbours; other values are not possible.
+        Must be 1: voxels that share a face are neighbours.
     watershed_line : bool, default: False
-        Whether to separate basins by voxels of 0. A voxel becomes 0 if it shares a face with a basin
-        of a smaller label.
+        Whether to separate basins with voxels of value 0. A voxel becomes 0 if it shares a face
+        with a basin with a smaller label.
 
     Returns
     -------
     Volume
-        Without markers, labels 1, 2, ... in the raster order of the basins' first voxels, uint32
+        Without markers, labels 1, 2, ... in the raster order of the basins' first voxels, as uint32
         (uint64 for volumes of 2**32 or more voxels). With markers, their labels in their dtype, and
         0 where no marker is connected.
 
     Raises
     ------
     ValueError
-        If shapes differ or ``connectivity`` is not 1; on computation, if a height is NaN, or the
-        basins need more memory than available.
+        If shapes differ or ``connectivity`` is not 1. On computation, if a height is NaN, or the
+        basins need more memory than is available.
     TypeError
-        If an input is neither a volume nor an array, or has another dtype; with markers, if heights
-        are integers of 64 bits.
+        If an input is neither a volume nor an array, or has an unsupported dtype; with markers, if
+        heights are integers of 64 bits.
 
     See Also
     --------
@@ -15601,21 +15678,22 @@ def watershed(
 
     Notes
     -----
-    Each voxel follows its lowest neighbour, unless this is higher. Among equal neighbours, those
-    before it come first, along z, y, x, then those after it, along x, y, z. All voxels with the same
-    end are a basin. This is the order of edges by height, then by linear index. A flat part is
-    divided by this order, not by distance: smooth such heights, or use markers.
+    Each voxel follows its lowest neighbour, unless this is higher than the voxel. Among equal
+    neighbours, the previous ones along z, y, x have priority, then the next ones along x, y, z. All
+    voxels with the same end form a basin. This is the order of edges by height, then by linear
+    index. Flat regions are divided by this order, not by distance: smooth such heights, or use
+    markers.
 
-    With markers, voxels of a marker follow nothing. Basins without a marker join the basin across
-    their lowest pass, until all have one. The height of a pass is the higher of two neighbours; equal
-    passes are ordered by labels as in `agglomerate`.
+    With markers, voxels of a marker do not follow a neighbour. Basins without a marker join the
+    basin across their lowest pass, until all have a marker. The height of a pass is the higher of
+    two neighbours; equal passes are ordered by labels as in `agglomerate`.
 
-    The result is unique and independent of slabs. It differs from
-    `skimage.segmentation.watershed`, which floods from a queue: without equal heights, both may only
-    differ where floods meet.
+    The result is unique and independent of slabs. It differs from `skimage.segmentation.watershed`,
+    which floods from a queue. If no heights are equal, the results can only differ where floods
+    meet.
 
-    Two sweeps for the basins, three with markers. Basins are merged like components of `label`; with
-    markers they are then merged in the tree of `agglomerate`, and marked in the tree of `cut`.
+    Two sweeps for the basins, or three with markers. Basins are merged like components in `label`.
+    With markers, they are then merged as in `agglomerate`, and marked as in `cut`.
 
     References
     ----------
@@ -15641,35 +15719,35 @@ def watershed_affinities(
     *,
     min_size: int | None = None,
 ) -> Volume:
-    """Divide a volume into basins by the affinities between its voxels.
+    """Divide a volume into basins according to the affinities between its voxels.
 
     Parameters
     ----------
     affinities : Volume or numpy.ndarray
-        Three channels (axis c before z, y, x): the affinity of each voxel with the previous one along
-        z, y and x. Numbers of at most 32 bits; NaN is no affinity.
+        Three channels (axes c, z, y, x): the affinity of each voxel with the previous one along z,
+        y and x, as numbers of at most 32 bits. NaN means no affinity.
     low : float
-        Voxels with a lower affinity are not joined. A voxel without another affinity becomes 0.
+        Voxels with a lower affinity are not joined. Voxels with only lower affinities become 0.
     high : float, optional
         Voxels with at least this affinity are always joined.
     min_size : int, optional
-        Basins with fewer voxels join a neighbour, in the order of affinities, highest first, as long
-        as one of both is smaller than this.
+        Minimum number of voxels of a basin. Neighbouring basins are merged in descending order of
+        affinities, as long as one of the two is smaller than this.
 
     Returns
     -------
     Volume
         Labels, uint32 (uint64 for volumes of 2**32 or more voxels): 1, 2, ... in the raster order of
-        the basins' first voxels; with ``min_size`` only some of them, each the largest in its merged
-        basin.
+        the basins' first voxels; with ``min_size``, only some of these, each the largest in its
+        merged basin.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or there are not three channels; on computation, if the basins
-        need more memory than available.
+        If a parameter is out of range, or there are not three channels. On computation, if the
+        basins need more memory than available.
     TypeError
-        If ``affinities`` is neither a volume nor an array, or has another dtype.
+        If ``affinities`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -15678,12 +15756,12 @@ def watershed_affinities(
 
     Notes
     -----
-    Each voxel follows its edge with the largest affinity; among equal ones the first by the upper
-    voxel in raster order, then by axis. All voxels with the same end are a basin. The result is
-    unique and independent of slabs: it is the forest of a total order.
+    Each voxel follows its edge with the largest affinity. Equal edges are ordered by their upper
+    voxel in raster order, then by axis. All voxels with the same end form a basin. The result is
+    unique and independent of slabs, because the edges have a total order.
 
-    Two sweeps for the basins, three with ``min_size``. Basins are merged like components of `label`;
-    with ``min_size`` they are then merged in the tree of `agglomerate`.
+    Two sweeps for the basins, or three with ``min_size``. Basins are merged like components in
+    `label`. With ``min_size``, they are then merged as in `agglomerate`.
 
     References
     ----------
@@ -15703,12 +15781,12 @@ def where(
     x: Any,
     y: Any,
 ) -> Volume:
-    """Select voxels from ``x`` where a condition is true, else from ``y``.
+    """Select voxels from ``x`` where a condition is true, and from ``y`` elsewhere.
 
     Parameters
     ----------
     condition : Volume or numpy.ndarray
-        Nonzero voxels are true.
+        The condition; nonzero voxels are true.
     x : Volume, numpy.ndarray, Scalar or number
         Values where the condition is true. Shapes are broadcast as in numpy.
     y : Volume, numpy.ndarray, Scalar or number
@@ -15724,11 +15802,12 @@ def where(
     ValueError
         If shapes or axes differ, or a number is out of bounds for the dtype of the result.
     TypeError
-        If ``condition`` is neither a volume nor an array, or ``x`` or ``y`` has another type.
+        If ``condition`` is neither a volume nor an array, or ``x`` or ``y`` has an unsupported
+        type.
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -15757,28 +15836,28 @@ def white_tophat(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box as flat structuring element; one for all axes, or one for each.
-        Give ``size``, ``footprint`` or ``structure``.
+        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
+        for each. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
         The footprint, one dimension for each axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis, at the voxels
-        of ``footprint``, by default at all.
+        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-        does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-        ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-        volume (b c d | a b c d | a b c).
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes, or one for each.
+        lower indices. One for all axes or one for each.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or from -1 backwards; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
@@ -15789,8 +15868,8 @@ def white_tophat(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or a
-        footprint of another shape, or the volume's dtype cannot hold ``cval``.
+        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
+        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -15801,10 +15880,10 @@ def white_tophat(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
-    One sweep. The halo is twice the reach of the structuring element: a window contains the slices
-    for erosion and dilation.
+    One sweep. The halo is twice the reach of the structuring element: a window contains the slices for
+    both erosion and dilation.
 
     References
     ----------
@@ -15827,50 +15906,51 @@ def wiener(
     patch: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Remove the blur of an instrument by a Wiener filter, in overlapping blocks.
+    """Remove an instrument's blur with a Wiener filter on overlapping blocks.
 
-    It is much faster than `richardson_lucy`. The result has negative voxels where it overshoots.
+    Use it if `richardson_lucy` is too slow. The result has negative voxels where it overshoots.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-        scikit-image scales integers to the range from 0 to 1.
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
     psf : array_like of float, or path
-        The point spread function, one dimension for each axis, in voxels of the volume, centred at voxel
-        ``n // 2`` of its ``n``; or the path of a file with it. An extent of 1 along z deconvolves slice by
-        slice. It is divided by its sum.
+        The point spread function, or the path of a file that contains it. It has one dimension for each
+        axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
+        sum. An extent of 1 along z deconvolves slice by slice.
     balance : float
         Weight of the Laplacian, above 0: larger numbers give smoother results with less noise.
     mode : str or sequence of str, default: "reflect"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
-        ``"mirror"`` does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d
-        d), ``"constant"`` and ``"grid-constant"`` use ``cval``.
+        and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
+        d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     context : int or sequence of int, optional
-        Voxels that each block discards at each face: one number for all axes, or one for each. By
-        default the distance that contains all but 1e-4 of the filter's weights.
+        Number of voxels that each block discards at each face; one number for all axes or one for
+        each. By default the distance that contains all but 1e-4 of the filter's weights.
     patch : int or sequence of int, optional
-        Extent of a block, with the discarded voxels. By default blocks have up to two million voxels of
-        float64, or four million of float32, and discard at most half of their extent along each axis.
+        Extent of a block, including the voxels to discard. By default, blocks have up to two million
+        voxels of float64, or four million of float32, and discard at most half of their extent along
+        each axis.
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``dtype`` overrides this.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+        other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis; on computation, if a
-        voxel is NaN or infinite.
+        If a parameter is out of range or does not have one entry for each axis. On computation, if
+        a voxel is NaN or infinite.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -15881,8 +15961,8 @@ def wiener(
     Notes
     -----
     Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
-    on ``patch`` and ``context``. scikit-image's result is the same in the inside, as if the volume
-    repeated beyond its edges, and it is clipped from -1 to 1. Computed in float64.
+    on ``patch`` and ``context``. scikit-image's result is the same in the interior; it treats the
+    volume as periodic, and clips from -1 to 1. Computation is in float64.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 
@@ -15908,30 +15988,31 @@ def zoom(
     prefilter: bool = True,
     grid_mode: bool = False,
 ) -> Volume:
-    """Resize a volume by any factors.
+    """Resize a volume by arbitrary factors.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     zoom : float or sequence of float
-        Factors for the number of voxels, which is rounded; one for all axes, or one for each.
+        Factors for the number of voxels, which is rounded; one for all axes or one for each.
     order : int, default: 1
-        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. From 2 on,
-        splines through all voxels are computed in float64, like scipy, where 3 is the default. Integers
-        saturate.
+        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
+        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        are clipped to the dtype's range.
     mode : str, default: "constant"
         How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
         ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as `pad` with ``"wrap"``).
-        With ``"constant"``, there is no interpolation beyond the centres of the outer voxels.
+        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
+        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
+        interpolated.
     cval : float, default: 0.0
-        The value outside of the volume for constant modes, a number of the volume's dtype.
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
-        For orders from 2 on, whether to compute the coefficients of the spline first. Set it to False
+        Whether to compute the coefficients of the spline first, for orders from 2 on. Set it to False
         if ``volume`` is a result of `spline_filter`.
     grid_mode : bool, default: False
-        Whether to keep the extent of the volume, instead of the centres of its outer voxels.
+        Whether to keep the extent of the volume instead of the centres of its outer voxels.
 
     Returns
     -------
@@ -15945,7 +16026,7 @@ def zoom(
         If a parameter is out of range or does not have one entry for each axis, or the volume has no
         voxels.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool with an order above 0.
+        If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
 
     See Also
     --------
@@ -15954,11 +16035,11 @@ def zoom(
 
     Notes
     -----
-    The result is computed in the same sweep as the volume: each window of the result reads the
-    slices that it needs.
+    The result is computed in the same sweep as the volume, and each window reads the slices that it
+    needs.
 
-    When shrinking, each voxel of the result uses two voxels along each axis: smooth the volume
-    before, or use `downsample`.
+    When shrinking, each voxel of the result uses only two voxels along each axis: smooth the volume
+    first, or use `downsample`.
 
     References
     ----------

@@ -77,7 +77,7 @@ def running(parser: argparse.ArgumentParser) -> None:
 
 
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a recipe and change it."""
+    """Add the arguments that specify a recipe and change it."""
     parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
     setting(parser)
 
@@ -149,15 +149,15 @@ def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
     if crops:
         cropping(parser, "crop every input first, e.g. for a test")
     parser.add_argument(
-        "--dry-run", action="store_true", help="print the whole plan and write nothing"
+        "--dry-run", action="store_true", help="print the complete plan and write nothing"
     )
     parser.add_argument(
         "--census",
         action="store_const",
         const=CENSUS,
         dest="dry_run",
-        help="as --dry-run, and count components and rows of tables in a part of the inputs, as an "
-        "expectation for the whole",
+        help="like --dry-run, and also estimate the number of components and rows of tables from a part of "
+        "the inputs",
     )
     parser.add_argument("--quiet", action="store_true", help="print results and errors only")
 
@@ -187,7 +187,7 @@ def opening(parser: argparse.ArgumentParser, spacing: bool = True) -> None:
     parser.add_argument(
         "--axes",
         metavar="tyx",
-        help="the axes, if the file does not name them or names them wrongly",
+        help="the axes, if the file does not specify them or is wrong",
     )
     parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to read")
     parser.add_argument(
@@ -200,13 +200,13 @@ def opening(parser: argparse.ArgumentParser, spacing: bool = True) -> None:
     if not spacing:
         return
     parser.add_argument(
-        "--voxel-size", metavar="Z,Y,X", help="voxel size that replaces the stored one"
+        "--voxel-size", metavar="Z,Y,X", help="voxel size, instead of the stored one"
     )
     parser.add_argument("--unit", metavar="UNIT", help="unit of the voxel size, such as nm")
     parser.add_argument(
         "--origin",
         metavar="Z,Y,X",
-        help="position of the first voxel that replaces the stored one",
+        help="position of the first voxel, instead of the stored one",
     )
 
 

@@ -70,26 +70,26 @@ def add_levels(
     overwrite: bool = False,
     progress: bool | Callable[..., None] | None = None,
 ) -> tuple[Volume, ...]:
-    """Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size.
+    """Add coarser levels to an OME-Zarr or precomputed volume that has only one.
 
-    Use it for volumes of other programs, or that were written without levels. The volume does not change.
-    Levels are written below it, with the same chunks, shards and codec. Its metadata list them when all
-    exist, by one change.
+    Use it for volumes from other programs, or for volumes that were written without levels. The
+    voxels do not change. Levels are written into the volume's folder, with the same chunks, shards
+    and codec. Once all exist, they are added to the metadata in a single change.
 
     Parameters
     ----------
     path : str or os.PathLike
         The volume: a path, or a ``s3://`` or ``gs://`` URL.
     levels : int or str, default: "auto"
-        The number of levels, including the volume itself. ``"auto"`` halves the axes with the smallest
-        voxels until voxels are nearly isotropic, then all axes, until a level has 256 voxels or less along
-        each axis.
+        The number of levels, including the volume itself. ``"auto"`` halves the axes with the
+        smallest voxels until voxels are nearly isotropic. Then it halves all axes until a level has
+        at most 256 voxels along each axis.
     method : {"mean", "mode", "nearest", "max", "min", "median"}, optional
         How each level is computed from the previous one. The default is the mode for labels and masks,
         otherwise the mean.
     factors : int, sequence of int, or a sequence of these, optional
-        How many voxels become one, for all axes or for each, and for all levels or for each level after
-        the first.
+        Number of voxels to combine into one, for all axes or for each axis, and for all levels or
+        for each level after the first.
     %(memory)s
     %(workers)s
     %(runner)s
@@ -99,7 +99,7 @@ def add_levels(
     overwrite : bool, default: False
         Whether to replace existing files of levels that are not listed in the metadata.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it.
+        Whether to show progress on standard error, or a function to call with the progress.
 
     Returns
     -------
@@ -109,8 +109,8 @@ def add_levels(
     Raises
     ------
     ValueError
-        If there is no such volume, it already has levels, its axes are not in the order t, c, z, y, x, or an
-        option is out of range. Nothing is started then.
+        If there is no such volume, it already has levels, its axes are not in the order t, c, z, y,
+        x, or an option is out of range. In this case, nothing is started.
     FileExistsError
         If files of a level exist, and neither ``resume`` nor ``overwrite`` is requested.
 
@@ -122,8 +122,8 @@ def add_levels(
     Notes
     -----
     The volume is read once. Levels are computed from slabs in memory as far as possible. The journal of the
-    run is the folder ``.levels.run`` next to the volume. A level of a precomputed volume is a separate
-    volume in a folder below; the ``info`` lists its scale.
+    run is the folder ``.levels.run`` next to the volume. Each level of a precomputed volume is a
+    separate volume in a subfolder, and the ``info`` lists its scale.
 
     References
     ----------

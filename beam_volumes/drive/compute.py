@@ -82,23 +82,24 @@ def compute(*targets: Wanted, **options: Any) -> Any:
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        ``volume.to(path)`` and ``table.to(path)`` are written; others are returned in memory. A list is
-        accepted, too.
+        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; others are
+        returned in memory. Lists are accepted as well.
     %(options)s
 
     Returns
     -------
     object or tuple
-        For each target the written `Volume`, a numpy array or number, the path of a written table, or the
-        rows of another table: a dict of columns for pandas, polars and ``dict()``, with the methods of
-        `pyarrow.Table`. Several targets give a tuple. None if ``options`` let Dataflow's runner only
-        describe the job (``dry_run``, ``template_location``); nothing is run then.
+        For each target, the written `Volume`, a numpy array or number, or the path of a written
+        table. A table without a path is returned as a dict of columns, for pandas, polars and
+        ``dict()``, with the methods of `pyarrow.Table`. The results of several targets are returned
+        as a tuple. The result is None if ``options`` make Dataflow's runner only describe the job
+        (``dry_run``, ``template_location``).
 
     Raises
     ------
     %(run_errors)s
     WorkerDied
-        If a worker process was killed. The message names the slabs that were started last.
+        If a worker process was killed. The message lists the slabs that were started last.
 
     See Also
     --------
@@ -107,8 +108,8 @@ def compute(*targets: Wanted, **options: Any) -> Any:
 
     Notes
     -----
-    All targets are computed together: they share passes over the inputs. Memory stays below ``memory``, in
-    addition to returned arrays, which are limited by `options.max_inmemory`.
+    All targets are computed together and share passes over the inputs. Memory stays below
+    ``memory``, excluding returned arrays, which are limited by `options.max_inmemory`.
 
     Examples
     --------
@@ -132,9 +133,9 @@ def compute(*targets: Wanted, **options: Any) -> Any:
 def plan(*targets: Wanted, **options: Any) -> Plan:
     """Plan a computation without reading or writing any voxels.
 
-    Use it to check memory, I/O and the number of passes before a long run. It has the parameters of
-    `compute`, so calls of both only differ by the name. Parameters that only matter while a run writes,
-    such as ``overwrite`` and ``progress``, do not change the plan.
+    Use it to check memory, I/O and the number of passes before a long run. It accepts the
+    parameters of `compute`, so the calls differ only in the name. Parameters that only matter while
+    writing, such as ``overwrite`` and ``progress``, do not change the plan.
 
     Parameters
     ----------
@@ -151,11 +152,11 @@ def plan(*targets: Wanted, **options: Any) -> Plan:
     Raises
     ------
     ValueError
-        If the request cannot work: memory is too small (the message names the stage and the
-        smallest memory that works), ``slab`` does not consist of whole write units, or an output is
-        also an input.
+        If the request is impossible, because memory is too small (the message contains the stage
+        and the minimum), ``slab`` does not consist of whole write units, or an output is also an
+        input.
     TypeError
-        If a target is of another type.
+        If a target has an unsupported type.
 
     See Also
     --------
@@ -164,8 +165,8 @@ def plan(*targets: Wanted, **options: Any) -> Plan:
 
     Notes
     -----
-    Planning reads metadata only. Memory that depends on the voxels, such as the memory
-    of components, is planned for the worst case that fits. Returned arrays are not included.
+    Planning reads metadata only. Memory that depends on the voxels, such as for components, is
+    planned for the worst case that fits. Returned arrays are not included.
 
     Examples
     --------

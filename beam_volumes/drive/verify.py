@@ -50,51 +50,53 @@ def verify(
 ) -> list[str]:
     """Check that a run is complete and that its outputs can be read.
 
-    Use it after a run, or after copying its outputs. Every slab of every pass must have its record.
-    Every write unit in a record must exist and decode, and units recorded as empty must not exist.
-    Tables must have all their shards.
+    Use it after a run, or after copying its outputs. Every slab of every pass must have a record.
+    Every write unit in a record must exist and be decodable, and units recorded as empty must not
+    exist. Tables must have all their shards.
 
     Parameters
     ----------
     run : str, os.PathLike or dict
-        The first output of the run, its folder ``.run``, or the place of the journal; on a disk or
-        in a bucket.
+        The first output of the run, its folder ``.run``, or the location of the journal, on a disk
+        or in a bucket.
     checksums : bool, default: False
-        Whether to compare voxels with the checksums from when they were written.
+        Whether to compare voxels with the checksums that were recorded on writing.
     max_problems : int, default: 1000
         Stop after this many problems.
     runner : str or apache_beam.runners.PipelineRunner, optional
-        None checks in threads of this process. ``"FnApiRunner"`` checks by a Beam pipeline on this
-        machine, and any other runner of Beam on its workers.
+        None checks in threads of this process. ``"FnApiRunner"`` uses a Beam pipeline on this
+        machine, and any other Beam runner uses its workers.
     options : PipelineOptions or list of str, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
     workers : int, optional
-        Number of slabs that are checked at a time on this machine; by default one for each core.
+        Number of slabs to check at a time on this machine; by default one for each core.
     journal : str, os.PathLike or dict, optional
-        Folder for the findings so far, with which a stopped verification is continued. By default
-        ``verify`` in the run's folder with a runner, and none without. It is removed at the end.
+        Folder for the findings so far, from which a stopped verification can continue. It is
+        removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
+        otherwise no journal.
     resume : bool, default: False
-        Whether to continue a stopped verification. It must have the same options.
+        Whether to continue a stopped verification, which must have the same options.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
     -------
     list of str
-        One line for each problem; empty if there is none.
+        One line for each problem; empty if there are none.
 
     Raises
     ------
     FileNotFoundError
-        If there is no run at that place.
+        If there is no run at that location.
     ValueError
-        If the verification to continue is another one, or a runner cannot reach a place.
+        If the verification to continue has different options, or a runner cannot reach a location.
 
     Notes
     -----
-    All voxels are read. Nothing of the run is unpickled, so untrusted runs can be verified. Each
-    slab is checked by itself, with 64 MiB of decoded voxels in flight, or a single unit.
+    All voxels are read. Nothing from the run is unpickled, so untrusted runs can be verified. Slabs
+    are checked separately, with 64 MiB of decoded voxels in memory at a time, or a single larger
+    unit.
 
     Examples
     --------

@@ -121,15 +121,15 @@ class ArrayMethods(VolumeCore):
     var = _reduction("var", "Lazy variance", _with_ddof)
     all = _reduction("all", "Whether all voxels are true", _of_truth)
     any = _reduction("any", "Whether any voxel is true", _of_truth)
-    argmax = _reduction("argmax", "Place of the largest voxel", _of_places)
-    argmin = _reduction("argmin", "Place of the smallest voxel", _of_places)
+    argmax = _reduction("argmax", "Index of the largest voxel", _of_places)
+    argmin = _reduction("argmin", "Index of the smallest voxel", _of_places)
 
     def copy(self: V) -> V:
-        """Return the volume itself: it is never changed."""
+        """Return the volume itself, because volumes are immutable."""
         return self
 
     def item(self: Any, *key: int) -> Any:
-        """Compute one voxel as a Python number; numpy refuses volumes with several voxels."""
+        """Compute a single voxel as a Python number; an error if there are several."""
         return np.asarray(self[key] if key else self).item()
 
     def cumsum(self: V, axis: int = 0) -> V:
@@ -137,7 +137,7 @@ class ArrayMethods(VolumeCore):
         return above("array_api").cumsum(self, axis)  # type: ignore[no-any-return]
 
     def round(self: V, decimals: int = 0) -> V:
-        """Round to integers, half to even; other decimals are refused."""
+        """Round to integers, half to even; ``decimals`` must be 0."""
         if decimals:
             raise ValueError(f"round: decimals={decimals!r} is not offered; v.round() has none")
         return self if self.dtype.kind in "iub" else np.rint(self)  # type: ignore[call-overload,no-any-return]
@@ -167,8 +167,9 @@ class ArrayMethods(VolumeCore):
         Returns
         -------
         dask.array.Array
-            Each block is computed with its neighbourhood when dask needs it. A volume that depends on
-            numbers or labels of a whole volume is one block, so they are computed once.
+            Each block is computed with its neighbourhood when dask needs it. A volume that depends
+            on numbers or labels of a whole volume is a single block, so that these are computed
+            once.
 
         Raises
         ------
@@ -196,8 +197,8 @@ class ArrayMethods(VolumeCore):
         Returns
         -------
         xarray.DataArray
-            Dimensions are named as the volume's axes. Coordinates are positions of voxels, if the voxel
-            size is known, and names of channels, if there are any.
+            Dimensions have the names of the volume's axes. Coordinates are positions of voxels, if
+            the voxel size is known, and names of channels, if there are any.
 
         Raises
         ------

@@ -81,25 +81,25 @@ class VolumeCore:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Names of the channels, or their numbers; empty without an axis of channels."""
+        """Names of the channels, or their numbers; empty without a channel axis."""
         if not self.space.has_channels:
             return ()
         return self.space.channels or tuple(map(str, range(len(self.nodes))))
 
     @property
     def voxel_size(self) -> tuple[float, ...] | None:
-        """Extent of a voxel along each axis of space, in `unit`; None if it is not known."""
+        """Extent of a voxel along each spatial axis, in `unit`; None if unknown."""
         size = self.space.voxel_size
         return None if size is None else tuple(size[i] for i in self.space.visible)
 
     @property
     def unit(self) -> str | None:
-        """Unit of length, by its OME-NGFF name; None if it is not known."""
+        """Unit of length, by its OME-NGFF name; None if unknown."""
         return self.space.unit
 
     @property
     def origin(self) -> tuple[float, ...]:
-        """Position of the first voxel's centre along each axis of space, in `unit`."""
+        """Position of the first voxel's centre along each spatial axis, in `unit`."""
         return tuple(self.space.origin[i] for i in self.space.visible)
 
     @property
@@ -130,7 +130,7 @@ class VolumeCore:
         return self.shape[0]
 
     def derive(self: V, node: Node) -> V:
-        """Make a volume on the same grid from a node, to implement operations.
+        """Make a volume on the same grid from a node, for implementing operations.
 
         Parameters
         ----------
@@ -151,12 +151,12 @@ class VolumeCore:
         return type(self)(node, self.space)
 
     def map_channels(self: V, function: Callable[[Node], Node], space: Space | None = None) -> V:
-        """Apply a function to the node of each channel, to implement operations.
+        """Apply a function to the node of each channel, for implementing operations.
 
         Parameters
         ----------
         function : callable
-            Maps a node to a node.
+            A function from a node to a node.
         space : Space, optional
             Axes, voxel size, unit and origin of the result; the space of this volume by default.
 
@@ -174,7 +174,7 @@ class VolumeCore:
         return type(self)(tuple(map(function, self.nodes)), self.space if space is None else space)
 
     def sel(self: V, *, c: str | int | Sequence[str | int]) -> V:
-        """Choose channels by name or number.
+        """Select channels by name or number.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class VolumeCore:
         Raises
         ------
         ValueError
-            If there is no such channel, or no channel axis.
+            If there is no such channel or no channel axis.
 
         Examples
         --------
@@ -231,5 +231,5 @@ def cast(volume: V, dtype: np.dtype, function: str) -> V:
 
 
 def rounded(volume: V, dtype: np.dtype) -> V:
-    """Convert a volume to another dtype; integers are rounded half to even and saturate."""
+    """Convert a volume to a dtype; integers are rounded half to even and saturate."""
     return cast(volume, dtype, "round")

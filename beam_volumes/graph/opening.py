@@ -36,12 +36,12 @@ def open(
     Parameters
     ----------
     path : str, os.PathLike, dict, array_like, Scalar or list
-        A local path, or a ``s3://``, ``gs://`` or ``https://`` URL; a TensorStore spec; or an array
-        with 2 to 5 dimensions. These are the last ones of t, c, z, y, x. Arrays of numpy, h5py, zarr,
-        dask, xarray and other libraries with slicing are accepted, as well as lazy arrays such as
-        the projection ``bv.max(v, axis="z")``, with the last axes of c, z, y, x, or with ``axes``.
-        A list or glob of these is one volume, concatenated along z. A path may begin with the name
-        of its format, as in ``"precomputed://gs://bucket/em"``. Supported formats are
+        A local path, a ``s3://``, ``gs://`` or ``https://`` URL, a TensorStore spec, or an array
+        with 2 to 5 dimensions, which are the last of t, c, z, y, x. Arrays of numpy, h5py, zarr,
+        dask, xarray and other libraries with slicing are accepted. So are lazy arrays such as the
+        projection ``bv.max(v, axis="z")``, with the last axes of c, z, y, x, or with ``axes``. A
+        list or glob of these opens as one volume, concatenated along z. A path may begin with the
+        name of its format, as in ``"precomputed://gs://bucket/em"``. Supported formats are
         %(formats)s
     voxel_size : float or sequence of float, optional
         Extent of a voxel in ``unit``, one for all axes or one for each; taken from the metadata by
@@ -52,38 +52,37 @@ def open(
         Position of the first voxel's centre in ``unit``, one number for all axes or one for each;
         taken from the metadata by default.
     axes : str or sequence of str, optional
-        The axes, where a file does not name them or is wrong: a letter of t, c, z, y, x for each axis,
-        in their stored order. ``"tyx"`` opens a stack of frames as a movie, and ``"xyz"`` an array
-        with x as its first axis. Axes of extent 1 remain if they are named, also if a file does not
-        store them. By default arrays keep axes t and c of extent 1, and most files drop them.
+        The axes, if a file does not specify them or is wrong: a letter from t, c, z, y, x for each
+        axis, in stored order. ``"tyx"`` opens a stack of frames as a movie, and ``"xyz"`` an array
+        with x as its first axis. Axes of extent 1 remain if they are listed, even if a file does
+        not store them. By default, arrays keep axes t and c of extent 1, and most files drop them.
     index : dict, optional
-        The time point to open, and the channel if only one is wanted, e.g.
-        ``{"t": 0, "c": "DAPI"}``.
+        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": "DAPI"}``.
     dataset : str, optional
-        Path of the array or image inside a group; number or UID of a series of DICOM.
+        Path of the array or image inside a group, or number or UID of a DICOM series.
     level : int, optional
-        Level of a pyramid; 0, the finest, by default.
+        Level of a pyramid; by default 0, the finest.
     mpp : float, optional
-        Micrometers per pixel, instead of ``level``: opens the coarsest level with pixels of at most
-        this size, to within 5 %.
+        Micrometers per pixel, instead of ``level``. The coarsest level with pixels of at most this
+        size is opened, with a tolerance of 5 %.
     **options : options
-        Options of some formats only.
+        Options that only some formats support.
         %(options)s
 
     Returns
     -------
     Volume
-        The lazy volume with the axes z, y, x, or y, x; after c if there are several channels.
+        The lazy volume with axes z, y, x or y, x, and with c first if there are several channels.
 
     Raises
     ------
     FileNotFoundError
         If the path does not exist.
     ValueError
-        If the data cannot be read, slices are missing, an axis needs ``index``, ``axes`` do not match,
-        or the dtype is not offered.
+        If the data cannot be read, slices are missing, an axis needs ``index``, ``axes`` do not
+        match, or the dtype is not supported.
     TypeError
-        If ``path`` has another type, or no format has an option.
+        If ``path`` has an unsupported type, or no format has a given option.
 
     Notes
     -----
@@ -131,12 +130,12 @@ def from_dask(
     origin: float | Sequence[float] | None = None,
     index: dict[str, int | str] | None = None,
 ) -> Volume:
-    """Open a dask array lazily: dask computes its blocks when they are read.
+    """Open a dask array lazily; dask computes its blocks when they are read.
 
     Parameters
     ----------
     array : dask.array.Array
-        An array with 2 to 5 dimensions: the last ones of t, c, z, y, x.
+        An array with 2 to 5 dimensions, which are the last of t, c, z, y, x.
     voxel_size : float or sequence of float, optional
         Extent of a voxel in ``unit``, one for all axes or one for each.
     unit : str, optional
@@ -144,7 +143,7 @@ def from_dask(
     origin : float or sequence of float, optional
         Position of the first voxel's centre in ``unit``, one number for all axes or one for each.
     index : dict, optional
-        The time point to open, and the channel if only one is wanted, e.g. ``{"t": 0, "c": 1}``.
+        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": 1}``.
 
     Returns
     -------
@@ -154,7 +153,7 @@ def from_dask(
     Raises
     ------
     ValueError
-        If the array has other dimensions, unknown extents, or a dtype that is not offered.
+        If the array has a different number of dimensions, unknown extents or an unsupported dtype.
     TypeError
         If ``array`` is not an array.
 
@@ -164,8 +163,8 @@ def from_dask(
 
     Notes
     -----
-    The array stays in this process, so everything that depends on it is computed in this process.
-    Slabs that cut through its blocks compute these blocks more than once.
+    The array exists only in this process, so everything that depends on it is computed here. Blocks
+    that are split between slabs are computed more than once.
 
     References
     ----------

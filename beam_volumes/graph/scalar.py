@@ -15,10 +15,10 @@ from beam_volumes.sweep.stage import digest
 
 
 class Scalar(LazyOperators):
-    """A lazy number, or a small lazy array, which is known after volumes have been read.
+    """A lazy number or a small lazy array, which is computed from volumes.
 
-    Functions such as `mean` return lazy numbers. A lazy number promotes like a numpy scalar of its
-    dtype. Expressions with volumes are volumes; expressions with numbers and other lazy numbers are
+    Functions such as `mean` return lazy numbers. A lazy number is promoted like a numpy scalar of
+    its dtype. Expressions with volumes are volumes; expressions with numbers and lazy numbers are
     lazy numbers. `compute`, ``float()``, ``int()`` and ``np.asarray`` compute it. Indexing returns
     an element or a slice.
 

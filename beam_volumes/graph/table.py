@@ -126,12 +126,13 @@ class Table(dict[str, np.ndarray]):
     """A lazy table of measurements, sorted by its first column.
 
     `regionprops_table` and `region_adjacency` return tables. `compute` returns the rows, which pandas,
-    polars and ``dict()`` accept. ``table.to(path)`` sets a path for `compute` to write to, also for
-    tables larger than memory.
+    polars and ``dict()`` accept. ``table.to(path)`` sets a path for `compute` to write to,
+    including for tables larger than memory.
 
-    It is a dict of columns, as in scikit-image. ``table["area"]``, ``pd.DataFrame(table)``,
-    ``np.asarray(table)`` (an array with a field for each column) and similar calls compute it once in this
-    process and keep the rows. It has no ``len``, because the number of rows is not known before.
+    A table is a dict of columns, as in scikit-image. ``table["area"]``, ``pd.DataFrame(table)``,
+    ``np.asarray(table)`` (an array with a field for each column) and similar calls compute it once
+    in this process and keep the rows. It has no ``len``, because the number of rows is unknown
+    before.
 
     Attributes
     ----------
@@ -221,7 +222,7 @@ class Table(dict[str, np.ndarray]):
         return [self[name] for name in self.columns]
 
     def items(self) -> Any:
-        """Compute the columns, and return them with their names.
+        """Compute the columns and return them with their names.
 
         Returns
         -------
@@ -309,10 +310,10 @@ class Table(dict[str, np.ndarray]):
         ----------
         path : str, os.PathLike or dict
             A path that ends in ``.parquet`` (a folder with a file for each range of labels, for
-            pyarrow and pandas), ``.csv`` or ``.jsonl`` (one local file), or ``.geojson`` (one local
-            file, for `outlines`).
+            pyarrow and pandas), ``.csv`` or ``.jsonl`` (a single local file), or ``.geojson`` (a
+            single local file, for `outlines`).
         format : {"parquet", "csv", "jsonl", "geojson"}, optional
-            The format, if it does not follow from the ending.
+            The format; required if the extension is ambiguous.
 
         Returns
         -------
@@ -322,7 +323,7 @@ class Table(dict[str, np.ndarray]):
         Raises
         ------
         ValueError
-            If the format is unknown, impossible at that path, or does not support the columns.
+            If the format is unknown, not possible at that path, or does not support the columns.
 
         Examples
         --------
@@ -339,9 +340,9 @@ class Table(dict[str, np.ndarray]):
         return TableTarget(self, sink)
 
     def at(self, index: Any, column: str) -> np.ndarray:
-        """Compute the table in this process, and look up labels.
+        """Compute the table in this process and look up labels.
 
-        It replaces ``index`` of the measurements in `scipy.ndimage`.
+        Use it like ``index`` in the measurements of `scipy.ndimage`.
 
         Parameters
         ----------

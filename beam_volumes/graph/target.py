@@ -59,7 +59,7 @@ class Target:
         Raises
         ------
         ValueError
-            If the options are not possible, or if the target was not made by `Volume.to`.
+            If the options are not possible, or the target was not made by `Volume.to`.
 
         Examples
         --------

@@ -36,12 +36,12 @@ class Volume(ArrayMethods, LazyOperators):
     """A lazy volume of voxels, opened or computed from other volumes.
 
     `open` and the functions of this package return volumes. No voxels are read before `compute`.
-    Arithmetic, comparisons and numpy's ufuncs return volumes, with numpy's casting. So do numpy's
-    functions that this package has too, such as ``np.where`` and ``np.pad``; other functions of
-    numpy compute the voxels first, with a warning. Slicing crops the result; earlier operations
-    still see the whole volume. ``np.asarray`` computes up to ``options.max_inmemory`` bytes.
+    Arithmetic, comparisons and numpy's ufuncs return volumes, with numpy's casting. So do numpy
+    functions that this package also has, such as ``np.where`` and ``np.pad``; other numpy functions
+    first compute the voxels, with a warning. Slicing crops the result; earlier operations still use
+    the whole volume. ``np.asarray`` computes up to ``options.max_inmemory`` bytes.
 
-    Volumes have methods of arrays: ``v.mean()``, ``v.max()``, ``v.T``, ``v.compute()``,
+    Volumes have the methods of arrays: ``v.mean()``, ``v.max()``, ``v.T``, ``v.compute()``,
     ``v.to_dask()``, ``v.to_xarray()``.
 
     Attributes
@@ -63,17 +63,17 @@ class Volume(ArrayMethods, LazyOperators):
     axes : tuple of str
         Names of the axes, as ``("z", "y", "x")``, or ``("c", "z", "y", "x")`` with channels.
     channels : tuple of str
-        Names of the channels; empty without an axis of channels.
+        Names of the channels; empty without a channel axis.
     voxel_size : tuple of float or None
-        Extent of a voxel along each axis of space, in ``unit``.
+        Extent of a voxel along each spatial axis, in ``unit``.
     unit : str or None
         Unit of length, by its OME-NGFF name.
     origin : tuple of float
-        Position of the first voxel's centre along each axis of space, in ``unit``.
+        Position of the first voxel's centre along each spatial axis, in ``unit``.
     chunks : tuple of int or None
         Shape of chunks of an opened volume; None for a computed one.
     num_labels : Scalar
-        Number of labels, only of a result of `label`.
+        Number of labels, only for a result of `label`.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Volume(ArrayMethods, LazyOperators):
 
     @property
     def num_labels(self) -> Scalar:
-        """Lazy number of labels of a result of `beam_volumes.label`; an AttributeError for others."""
+        """Lazy number of labels, for a result of `beam_volumes.label`; otherwise an AttributeError."""
         node = self.nodes[0]
         if not isinstance(node, AcrossNode) or "count" not in node.barrier.survey.empty_numbers():
             raise AttributeError(f"{self!r} is not a result of label: take bv.max of labels 1 to N")
@@ -109,14 +109,14 @@ class Volume(ArrayMethods, LazyOperators):
         unit: str | None = None,
         origin: float | Sequence[float] | None = None,
     ) -> Volume:
-        """Set voxel size, unit and origin, from another volume or from numbers.
+        """Set the voxel size, unit and origin, from a second volume or from numbers.
 
-        Use it if the metadata of two volumes differ or are missing. Voxels are not resampled.
+        Use it if metadata is missing, or differs between two volumes. Voxels are not resampled.
 
         Parameters
         ----------
         other : Volume, optional
-            A volume at the same position, from which voxel size, unit and origin are taken.
+            A volume at the same position that provides voxel size, unit and origin.
         voxel_size : float or sequence of float, optional
             Extent of a voxel in ``unit``, one number for all axes or one for each.
         unit : str, optional
@@ -140,7 +140,8 @@ class Volume(ArrayMethods, LazyOperators):
 
         Notes
         -----
-        Arithmetic of volumes with different metadata is refused; this method resolves the conflict.
+        Arithmetic between volumes with different metadata raises an error; this method resolves the
+        conflict.
 
         Examples
         --------
@@ -204,10 +205,10 @@ class Volume(ArrayMethods, LazyOperators):
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def astype(self, dtype: Any, copy: bool = True) -> Volume:
-        """Cast voxels to another dtype.
+        """Cast voxels to a dtype.
 
-        Integers wrap around as in numpy. Floats are truncated; values out of an integer's range
-        saturate, and NaN becomes 0.
+        Integers wrap around as in numpy. Floats are truncated and clipped to an integer dtype's
+        range, and NaN becomes 0.
 
         Parameters
         ----------
@@ -224,7 +225,7 @@ class Volume(ArrayMethods, LazyOperators):
         Raises
         ------
         TypeError
-            If the dtype is not offered.
+            If the dtype is not supported.
 
         Examples
         --------
@@ -239,9 +240,9 @@ class Volume(ArrayMethods, LazyOperators):
         Parameters
         ----------
         min : number, Scalar, Volume or numpy.ndarray, optional
-            Voxels below become this value.
+            The lower limit; lower voxels are set to this value.
         max : number, Scalar, Volume or numpy.ndarray, optional
-            Voxels above become this value.
+            The upper limit; higher voxels are set to this value.
 
         Returns
         -------
@@ -294,15 +295,15 @@ class Volume(ArrayMethods, LazyOperators):
         ----------
         path : str, os.PathLike or dict
             A path, a URL (``s3://``, ``gs://``) or the spec of a TensorStore key-value store.
-            It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5), or in anything else
-            with ``format``.
+            It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5); with ``format``, it may
+            have any name.
         %(format)s
         dtype : dtype, optional
-            Type of the stored voxels, the volume's dtype by default; integers are rounded half to
-            even and saturate.
+            Type of the stored voxels, the volume's dtype by default. Integers are rounded half to
+            even and clipped to the dtype's range.
         %(options)s
         **others : options
-            Options of formats that other packages register.
+            Options of formats that are registered by other packages.
 
         Returns
         -------

@@ -57,66 +57,66 @@ def _elementary(
 _OF_INFINITY = "; NaN for infinity"
 log10 = _elementary(
     "log10",
-    "Take logarithms to base 10.",
+    "Compute logarithms to base 10.",
     "1.0, 1000.0 -> 0., 3.",
     "; NaN for negative numbers, -inf for 0",
 )
 log2 = _elementary(
     "log2",
-    "Take logarithms to base 2.",
+    "Compute logarithms to base 2.",
     "1.0, 8.0 -> 0., 3.",
     "; NaN for negative numbers, -inf for 0",
 )
 log1p = _elementary(
     "log1p",
-    "Take natural logarithms of one plus each voxel, precise for small voxels.",
+    "Compute natural logarithms of one plus each voxel, precisely for small values.",
     "0.0, 1.0 -> 0.    , 0.6931",
     "; NaN below -1, -inf for -1",
 )
 expm1 = _elementary(
     "expm1",
-    "Take exponentials minus one, precise for small voxels.",
+    "Compute exponentials minus one, precisely for small values.",
     "0.0, 1.0 -> 0.    , 1.7183",
 )
 sin = _elementary(
-    "sin", "Take sines of angles in radians.", "0.0, 1.0 -> 0.    , 0.8415", _OF_INFINITY
+    "sin", "Compute sines of angles in radians.", "0.0, 1.0 -> 0.    , 0.8415", _OF_INFINITY
 )
 cos = _elementary(
-    "cos", "Take cosines of angles in radians.", "0.0, 1.0 -> 1.    , 0.5403", _OF_INFINITY
+    "cos", "Compute cosines of angles in radians.", "0.0, 1.0 -> 1.    , 0.5403", _OF_INFINITY
 )
 tan = _elementary(
-    "tan", "Take tangents of angles in radians.", "0.0, 1.0 -> 0.    , 1.5574", _OF_INFINITY
+    "tan", "Compute tangents of angles in radians.", "0.0, 1.0 -> 0.    , 1.5574", _OF_INFINITY
 )
 arcsin = _elementary(
     "arcsin",
-    "Take inverse sines, from -pi/2 to pi/2.",
+    "Compute inverse sines, from -pi/2 to pi/2.",
     "0.0, 1.0 -> 0.    , 1.5708",
     "; NaN outside of -1 to 1",
 )
 arccos = _elementary(
     "arccos",
-    "Take inverse cosines, from 0 to pi.",
+    "Compute inverse cosines, from 0 to pi.",
     "0.0, 1.0 -> 1.5708, 0.    ",
     "; NaN outside of -1 to 1",
 )
 arctan = _elementary(
-    "arctan", "Take inverse tangents, from -pi/2 to pi/2.", "0.0, 1.0 -> 0.    , 0.7854"
+    "arctan", "Compute inverse tangents, from -pi/2 to pi/2.", "0.0, 1.0 -> 0.    , 0.7854"
 )
-sinh = _elementary("sinh", "Take hyperbolic sines.", "0.0, 1.0 -> 0.    , 1.1752")
-cosh = _elementary("cosh", "Take hyperbolic cosines.", "0.0, 1.0 -> 1.    , 1.5431")
-tanh = _elementary("tanh", "Take hyperbolic tangents.", "0.0, 1.0 -> 0.    , 0.7616")
+sinh = _elementary("sinh", "Compute hyperbolic sines.", "0.0, 1.0 -> 0.    , 1.1752")
+cosh = _elementary("cosh", "Compute hyperbolic cosines.", "0.0, 1.0 -> 1.    , 1.5431")
+tanh = _elementary("tanh", "Compute hyperbolic tangents.", "0.0, 1.0 -> 0.    , 0.7616")
 
 
 @documented
 def arctan2(y: Any, x: Any) -> Any:
-    """Take the angle of a point in the plane, from -pi to pi, in its quadrant.
+    """Compute the angle of a point in the plane, from -pi to pi, in the correct quadrant.
 
     Parameters
     ----------
     y : Volume, Scalar, numpy.ndarray or number
-        The upward coordinate. At least one of the two is a volume or a lazy number.
+        The vertical coordinate. At least one of the two is a volume or a lazy number.
     x : Volume, Scalar, numpy.ndarray or number
-        The coordinate to the right, of the same shape, or a number.
+        The horizontal coordinate, with the same shape, or a number.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def power(base: Any, exponent: Any) -> Any:
     Returns
     -------
     Volume or Scalar
-        A result with numpy's dtype. Integers wrap around as in numpy. A negative base with a
+        A result with numpy's dtype. As in numpy, integers wrap around, and a negative base with a
         fractional exponent gives NaN.
 
     Raises
@@ -175,9 +175,9 @@ def power(base: Any, exponent: Any) -> Any:
     -----
     %(pointwise)s
 
-    A number that is a whole exponent up to 16 is computed by products, and 0.5 as a square root;
-    each step is rounded to the dtype of the result. Others are computed in float64 and rounded
-    once, with an error below 1 unit in the last place.
+    Integer exponents up to 16 are computed by multiplication, and 0.5 as a square root; each step
+    is rounded to the dtype of the result. Other powers are computed in float64 and rounded once,
+    with an error below 1 unit in the last place.
 
     References
     ----------

@@ -18,12 +18,12 @@ from beam_volumes.ops.parameters.docs import documented, documented_like
 
 @documented
 def where(condition: Volume, x: Any, y: Any) -> Volume:
-    """Select voxels from ``x`` where a condition is true, else from ``y``.
+    """Select voxels from ``x`` where a condition is true, and from ``y`` elsewhere.
 
     Parameters
     ----------
     condition : Volume or numpy.ndarray
-        Nonzero voxels are true.
+        The condition; nonzero voxels are true.
     x : Volume, numpy.ndarray, Scalar or number
         Values where the condition is true. Shapes are broadcast as in numpy.
     y : Volume, numpy.ndarray, Scalar or number
@@ -39,7 +39,8 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
     ValueError
         If shapes or axes differ, or a number is out of bounds for the dtype of the result.
     TypeError
-        If ``condition`` is neither a volume nor an array, or ``x`` or ``y`` has another type.
+        If ``condition`` is neither a volume nor an array, or ``x`` or ``y`` has an unsupported
+        type.
 
     Notes
     -----
@@ -89,9 +90,9 @@ def clip(volume: Volume, min: Any = None, max: Any = None) -> Volume:
     ----------
     %(volume)s
     min : number, Scalar, Volume or numpy.ndarray, optional
-        Lower voxels become this value.
+        The lower limit; lower voxels are set to this value.
     max : number, Scalar, Volume or numpy.ndarray, optional
-        Higher voxels become this value.
+        The upper limit; higher voxels are set to this value.
 
     Returns
     -------
@@ -127,7 +128,7 @@ def clip(volume: Volume, min: Any = None, max: Any = None) -> Volume:
 
 @documented
 def abs(volume: Volume | Scalar) -> Any:
-    """Take absolute values.
+    """Compute absolute values.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ def abs(volume: Volume | Scalar) -> Any:
     Raises
     ------
     TypeError
-        If the input is neither a volume, a lazy number, an array nor a number.
+        If the input is not a volume, lazy number, array or number.
 
     Notes
     -----
@@ -161,7 +162,7 @@ def abs(volume: Volume | Scalar) -> Any:
 
 @documented_like(abs)
 def sqrt(volume: Volume | Scalar) -> Any:
-    """Take square roots, correctly rounded.
+    """Compute square roots, correctly rounded.
 
     Returns
     -------
@@ -186,7 +187,7 @@ def sqrt(volume: Volume | Scalar) -> Any:
 
 @documented_like(abs)
 def exp(volume: Volume | Scalar) -> Any:
-    """Take exponentials, with the same bits on every processor.
+    """Compute exponentials, with the same bits on every processor.
 
     Notes
     -----
@@ -208,7 +209,7 @@ def exp(volume: Volume | Scalar) -> Any:
 
 @documented_like(abs)
 def log(volume: Volume | Scalar) -> Any:
-    """Take natural logarithms, with the same bits on every processor.
+    """Compute natural logarithms, with the same bits on every processor.
 
     Returns
     -------

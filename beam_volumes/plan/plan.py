@@ -74,7 +74,7 @@ class Return:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """The passes, slabs, memory and I/O of a computation; made by `plan`.
+    """The passes, slabs, memory and I/O of a computation, as returned by `plan`.
 
     Attributes
     ----------
@@ -91,13 +91,13 @@ class Plan:
     threads : int
         Number of threads that compute a slab.
     base : int
-        Predicted memory of a process without any voxels, in bytes.
+        Predicted memory of a process without voxels, in bytes.
     smallest_memory : int
         The smallest memory limit that works with these workers and processes, in bytes.
     reasons : tuple of str
-        Why the passes are separate, and why results are stored between them.
+        Reasons why the passes are separate, and why results are stored between them.
     results : tuple of Sink, TableSink or Value
-        The location of each target's result; one for each channel of an array.
+        The location of each target's result, one for each channel of an array.
     intermediates : tuple of Sink
         Outputs that the run stores for itself and removes at its end.
     scratch_place : dict or None
@@ -113,19 +113,19 @@ class Plan:
     kernels : tuple of str
         The kernels to compile: operations with dtypes. ``base`` includes their memory.
     inputs : tuple of (str, tuple of Extent)
-        Everything that is read from storage: name and location.
+        The name and location of everything that is read from storage.
     slab : tuple of int or None
-        The shape of slabs, if the user gave one.
+        The shape of slabs, if it was set by the user.
     window : int or None
-        The number of slices of a window, if the user gave one.
+        The number of slices of a window, if it was set by the user.
     planner : callable or None
-        The function that made the plan; used to compare it with other slabs.
+        The function that made the plan; used for comparison with different slabs.
     workers_asked : int or None
-        The number of slabs in flight, if the user gave one.
+        The number of slabs in flight, if it was set by the user.
     base_asked : int, LOCAL_PIPELINE or None
-        The base of a process, if the user gave one; None if it was measured.
+        The base of a process, if it was set by the user; None if it was measured.
     in_process : str or None
-        Why the run needs no pipeline, if the user named no runner.
+        Reason why the run needs no pipeline, if no runner was set.
     machines : int
         Number of machines that share the slabs.
     device : str
@@ -192,7 +192,7 @@ class Plan:
         )
 
     def with_concurrency(self, concurrency: Concurrency) -> Plan:
-        """Return the plan with the same slabs, and other workers, processes and threads.
+        """Return the plan with the same slabs, but different workers, processes and threads.
 
         Parameters
         ----------
@@ -256,8 +256,8 @@ class Plan:
     def predicted_seconds(self) -> float | None:
         """Predicted seconds of a run on this machine, from a fresh process, once kernels are compiled.
 
-        None if ``beam-volumes bench --calibrate`` has not measured the machine, a runner has others, or
-        stages run on a device.
+        None if ``beam-volumes bench --calibrate`` has not measured the machine, a runner uses other
+        machines, or stages run on a device.
         """
         speeds = load()
         if speeds is None or self.uses_device or self.base_asked not in (None, LOCAL_PIPELINE):
@@ -277,7 +277,7 @@ class Plan:
 
     @property
     def read_amplification(self) -> float:
-        """Bytes read over the bytes of the chunks that the passes need."""
+        """Ratio of the bytes read to the bytes of the chunks that the passes need."""
         needed = sum(p.bytes_needed for p in self.passes)
         return self.bytes_read / needed if needed else 1.0
 
@@ -300,7 +300,7 @@ class Plan:
 
     @property
     def swept(self) -> tuple[Pass, ...]:
-        """The passes that sweep volumes; for points in time the passes of one point."""
+        """The passes that sweep volumes; with a time axis, the passes for one time point."""
         return tuple(q for p in self.passes for q in ((p,) if p.point is None else p.point.passes))
 
     @property
@@ -311,7 +311,7 @@ class Plan:
 
     @property
     def outputs(self) -> list[Any]:
-        """The outputs of the run without intermediates."""
+        """The outputs of the run, without intermediates."""
         return [sink for sink in self.sinks if sink not in self.intermediates]
 
     def to_dict(self) -> dict[str, Any]:
@@ -352,7 +352,7 @@ class Plan:
         }
 
     def replanned(self, slab: Sequence[int] | None) -> Plan | None:
-        """Plan the same targets with other slabs.
+        """Plan the same targets with different slabs.
 
         Parameters
         ----------
@@ -362,7 +362,7 @@ class Plan:
         Returns
         -------
         Plan or None
-            None if the slabs do not fit the memory, or the plan was sent to another process.
+            None if the slabs do not fit in memory, or the plan was sent to a different process.
 
         Raises
         ------
@@ -402,10 +402,10 @@ class Plan:
     def explain(self, timed: bool = False, *, verbose: bool = False, census: bool = False) -> str:
         """Describe the plan in words and numbers.
 
-        A line for each pass: its stages, slabs, memory and I/O. With ``verbose`` also halos, chunks and
-        the memory of each part, and why each choice was made. Some loads depend on the voxels: the
-        components that a merge of labels holds at a time, and the rows of tables. The plan has bounds of
-        them; with ``census`` it also has what to expect.
+        There is a line for each pass, with its stages, slabs, memory and I/O. ``verbose`` adds
+        halos, chunks, the memory of each part, and the reason for each choice. Some loads depend on
+        the voxels: the number of components that a merge of labels holds at a time, and the rows of
+        tables. The plan shows upper bounds, and with ``census`` also estimates.
 
         Parameters
         ----------
@@ -413,16 +413,16 @@ class Plan:
             Whether to run each network on a batch of noise and estimate the time of all patches.
             Implies ``verbose``.
         verbose : bool, default: False
-            Whether the details of each pass follow.
+            Whether to include the details of each pass.
         census : bool, default: False
-            Whether to count components and rows of tables in a part of the inputs, about four million
-            voxels in their middle, and to scale them by voxels. This computes the part, with its own
-            thresholds. Not for points in time.
+            Whether to estimate components and rows of tables from about four million voxels at the
+            centre of the inputs. This part is computed, with its own thresholds, and the numbers
+            are scaled by voxels. Not for volumes with time points.
 
         Returns
         -------
         str
-            Several lines.
+            The description, in several lines.
 
         Examples
         --------

@@ -83,8 +83,8 @@ memory : int or str, optional
         "N",
         """\
 workers : int, optional
-    Number of slabs in flight. By default one for every four cores, and more if one thread does
-    much of a slab's work and the memory suffices.""",
+    Number of slabs in flight. By default one for every four cores, and more if much of the work on
+    a slab is single-threaded and the memory suffices.""",
     )
     machines: int | None = _option(
         None,
@@ -92,9 +92,9 @@ workers : int, optional
         "N",
         """\
 machines : int, optional
-    Number of machines that share the slabs, where a runner has several: slabs are small enough for
-    each to get many. By default Beam's options decide, ``max_num_workers``, ``num_workers`` or
-    ``parallelism``, or it is 1.""",
+    Number of machines that share the slabs, for runners with several. Slabs are made small enough
+    for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
+    ``parallelism``, otherwise 1.""",
     )
     #: Worker processes that share the slabs in flight; None is one for each slab.
     processes: int | None = 1
@@ -140,7 +140,7 @@ journal : str, os.PathLike or dict, optional
         True,
         """\
 keep_journal : bool, default: True
-    Whether to keep the journal when the run has ended successfully. `verify` needs it.""",
+    Whether to keep the journal after a successful run. `verify` needs it.""",
     )
     resume: bool = _option(
         False,
@@ -167,7 +167,7 @@ overwrite : bool, default: False
 runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
     ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
     without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-    runs that may use more than half of the free memory, and for runs with ``options``. Those use
+    runs with ``options`` and runs that may use more than half of the free memory. These use
     ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.""",
         public=AUTO,
     )
@@ -182,9 +182,9 @@ options : PipelineOptions, list of str or dict, optional
         None,
         """\
 progress : bool or callable, optional
-    Whether to show progress on standard error, or a function that is called with it. By default a bar
-    is shown on a terminal and in notebooks, for runs of more than one second. Otherwise a line is
-    shown for each pass, for runs of more than five seconds.""",
+    Whether to show progress on standard error, or a function to call with the progress. By default,
+    terminals and notebooks show a progress bar for runs of more than one second. Elsewhere, runs of
+    more than five seconds print a line for each pass.""",
     )
     accelerator: str | None = _option(
         None,
@@ -192,10 +192,9 @@ progress : bool or callable, optional
         "HINT",
         """\
 accelerator : str, optional
-    The accelerator that machines need for passes that run a network, or stages on a device, as a
-    Beam resource hint such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the
-    default with ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore
-    it.""",
+    The accelerator for passes that run a network or use a device. It is a Beam resource hint such
+    as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
+    Dataflow provisions machines accordingly; other runners ignore it.""",
     )
     device: str | None = _option(
         None,
@@ -203,9 +202,9 @@ accelerator : str, optional
         "NAME",
         """\
 device : {"cpu", "cuda", "auto"}, optional
-    Where stages run: "cuda" runs each stage with device code on the GPU of its worker, and "auto" only
-    those for which this is worth the copies, if there is a GPU; slabs that a GPU fails to compute are
-    then computed on the CPU. The results have the same bits. By default "cpu".""",
+    Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
+    its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
+    fail on the GPU are then computed on the CPU. The results have the same bits.""",
     )
     device_memory: int | float | str | None = _option(
         None,
@@ -222,8 +221,8 @@ device_memory : int or str, optional
         "N",
         """\
 max_retries : int, default: 1
-    How often a step is retried that raises the same error again, unless a machine or the storage
-    caused it. After that the run ends, even if its runner would retry further.""",
+    How often to retry a step that raises the same error again, unless a machine or the storage
+    caused it. Then the run ends, even if its runner would continue to retry.""",
     )
 
     @classmethod
@@ -341,9 +340,9 @@ memory : int or str, optional
     machine's RAM by default.""",
     "run_errors": """\
 ValueError
-    If the request cannot work: memory is too small (the message names the smallest that
-    works), ``slab`` does not consist of whole write units, or an output is also an input.
-    Nothing is started in this case.
+    If the request is impossible, because memory is too small (the message contains the minimum),
+    ``slab`` does not consist of whole write units, or an output is also an input. In this case,
+    nothing is started.
 FileExistsError
     If an output exists and neither ``resume`` nor ``overwrite`` is set.""",
 }

@@ -328,7 +328,7 @@ def with_space(
     unit: str | None = None,
     origin: float | Sequence[float] | None = None,
 ) -> Volume:
-    """Set voxel size, unit and origin, from another volume or from numbers.
+    """Set the voxel size, unit and origin, from a second volume or from numbers.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def with_space(
     other : Volume, optional
         A volume with the voxel size, unit and origin to use.
     voxel_size : float or sequence of float, optional
-        Size of a voxel: one number for all axes, or one for each.
+        Size of a voxel: one number for all axes or one for each.
     unit : str, optional
         Unit of the voxel size, e.g. ``nm``.
     origin : float or sequence of float, optional
@@ -347,7 +347,7 @@ def with_space(
 
 
 def sel(volume: Volume, c: str | int | Sequence[str | int]) -> Volume:
-    """Choose channels by name or number.
+    """Select channels by name or number.
 
     Parameters
     ----------

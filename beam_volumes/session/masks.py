@@ -26,7 +26,7 @@ _issued: set[tuple[str, str]] = set()
 
 
 class MaskWarning(UserWarning):
-    """Bytes that look like a mask are used as numbers, or as labels.
+    """Bytes that look like a mask are used as numbers or labels.
 
     `compute` issues it once for a volume and an operation, before the run begins. It samples up to
     three chunks of each such input.

@@ -102,39 +102,40 @@ def preview(
 ) -> Preview:
     """Show three sections of a volume, at low resolution and without a run.
 
-    Use it to look at a large volume in seconds. Stored volumes are subsampled: a coarse level of the
-    pyramid or every n-th voxel is read. Volumes that are not computed yet are computed at full resolution,
-    in whole planes or, if these need too much reading, in their middle. The note reports which.
+    Use it to look at a large volume in seconds. Stored volumes are subsampled: a coarse level of
+    the pyramid or every n-th voxel is read. Expressions are computed at full resolution: whole
+    planes if little data must be read, otherwise only their centre. A note reports which.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         The volume to show, with up to 6 channels, each in its own colour.
     at : sequence of int, optional
-        The voxel where the sections intersect, along z, y and x; the middle by default.
+        The voxel where the sections intersect, along z, y and x; the centre by default.
     t : int, default: 0
         The time point.
     size : int, default: 512
-        Pixels of the longest section.
+        Number of pixels of the longest section.
     percentiles : tuple of float, default: (0.5, 99.5)
-        Percentiles of the intensities that are shown as black and white.
+        Percentiles of the intensities to show as black and white.
     labels : bool, Volume or numpy.ndarray, optional
-        Whether voxels are labels, each with its own colour; by default for results of `label`, and for
-        integers of 32 and 64 bits. Or labels of the same shape, bool or integers: their boundaries are
-        drawn on the picture.
+        Whether voxels are labels, each with its own colour; by default for results of `label`, and
+        for integers of 32 and 64 bits. Alternatively, labels of the same shape, bool or integers,
+        with boundaries to draw on the picture.
     most_bytes : int, default: 536870912
-        Maximal bytes of chunks to read: for each section of a stored volume, or for all of an expression.
+        Maximum bytes of chunks to read: for each section of a stored volume, or for all sections of
+        an expression.
 
     Returns
     -------
     Preview
-        The picture; notebooks show it, and ``.save("preview.png")`` writes it.
+        The picture; notebooks show it, and ``.save("preview.png")`` writes it to a file.
 
     Raises
     ------
     ValueError
-        If ``at`` is outside the volume, a parameter is out of range, labels have another shape, or every
-        section needs more reading than ``most_bytes``.
+        If ``at`` is outside of the volume, a parameter is out of range, labels have a different
+        shape, or every section would read more than ``most_bytes``.
 
     See Also
     --------
@@ -142,7 +143,7 @@ def preview(
 
     Notes
     -----
-    Numbers of a whole volume, and labels, are only computed for the middle if the volume is large. The note
+    For a large volume, whole-volume numbers and labels are only computed for its centre. The note
     reports this.
 
     Examples

@@ -180,47 +180,48 @@ def studio(
     memory: int | str | None = None,
     folders: Sequence[str] = (),
 ) -> Studio:
-    """Edit a recipe in the browser, with live sections of a region and the cost of the run.
+    """Edit a recipe in the browser, with live sections of a region and the estimated cost of the run.
 
-    Use it to choose parameters by looking at their effect, before a run of the whole volume. Sections of
-    every step are computed on demand, and are equal to the result of a run, unless they are marked as
-    provisional. Steps, parameters and outputs are edited as cards; comments of the recipe are kept. The page
-    needs NiceGUI (``pip install 'beam-volumes[studio]'``), and fetches nothing from a network.
+    Use it to see the effect of parameters before processing the whole volume. Sections of every
+    step are computed on demand, and equal the result of a run unless they are marked as
+    provisional. Steps, parameters and outputs are edited as cards, and comments of the recipe are
+    kept. The page needs NiceGUI (``pip install 'beam-volumes[studio]'``) and no network access.
 
     Parameters
     ----------
     *items : Volume, numpy.ndarray or str
-        Inputs of a new recipe: paths, volumes or arrays. With a recipe they replace its inputs, in order.
-        A path that ends in ``.yaml`` is ``recipe``.
+        Inputs of a new recipe: paths, volumes or arrays. If there is a recipe, they replace its
+        inputs, in order. A path that ends in ``.yaml`` is used as ``recipe``.
     recipe : str, optional
-        Path of a recipe, or its text of several lines. A path that does not exist is where a new recipe is
-        saved.
+        Path of a recipe, or its multi-line text. If the path does not exist, a new recipe is saved
+        there.
     port : int, default: 0
         Port of this machine; 0 chooses a free one.
     memory : int or str, optional
         Memory that a view or a run may use, e.g. ``"2GiB"``; a quarter of this machine's by default.
     folders : sequence of str, default: ()
-        Further folders that the recipe may read and write. Others are refused, except the current folder
-        and the folders of the inputs and the recipe.
+        Additional folders that the recipe may read and write. By default, these are only the
+        current folder and the folders of the inputs and the recipe.
 
     Returns
     -------
     Studio
-        Open its ``url`` in a browser on this machine; ``recipe`` is the text as it is now, and ``close()``
-        ends it.
+        Open its ``url`` in a browser on this machine. ``recipe`` is the current text, and
+        ``close()`` stops the server.
 
     Raises
     ------
     ValueError
-        If NiceGUI is not installed, nothing is given, an item cannot be opened, the memory is too small for
-        sections of an input, or the recipe is not valid YAML or has no inputs. Other errors of a recipe are
-        shown on its cards.
+        If NiceGUI is not installed, there is neither an input nor a recipe, an item cannot be
+        opened, the memory is too small for sections of an input, or the recipe is not valid YAML or
+        has no inputs. Other errors of a recipe are shown on its cards.
 
     Notes
     -----
-    A view computes the planes that are shown, in less than a second for light filters. Numbers of a large
-    volume are first estimated from eight parts of it, and then computed exactly, which reads the volume
-    once. Labels of a large volume are found in the region only, until the run.
+    A view computes only the planes that it shows, in less than a second for light filters.
+    Whole-volume numbers of a large volume are first estimated from eight parts of it, and then
+    computed exactly, which reads the volume once. Before the run, labels of a large volume are only
+    computed in the region.
 
     Examples
     --------

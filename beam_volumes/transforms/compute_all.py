@@ -51,18 +51,18 @@ Targets = Mapping[str, Target | TableTarget | Table | Scalar]
 
 @documented
 class ComputeAll(Excepting, beam.PTransform):
-    """Compute every element of a PCollection: a path, or anything else from which volumes are made.
+    """Compute every element of a PCollection, such as the path of a volume.
 
-    Use it for many volumes that each fit one machine. A worker computes an element as a whole, slab
-    by slab within its memory. The result is a PCollection of ``(element, results)``. Results are a
-    dict with the names of the targets: the output's full name for ``volume.to(path)`` and
-    ``table.to(path)``, the number for a lazy number, and a `pyarrow.Table` for a table without a
-    path.
+    Use it for many volumes that can each be computed on one machine. A worker computes a whole
+    element, slab by slab, within its memory. The result is a PCollection of ``(element, results)``,
+    where the results are a dict with the names of the targets. Its values are the output's full
+    name for ``volume.to(path)`` and ``table.to(path)``, the number for a lazy number, and a
+    `pyarrow.Table` for a table without a path.
 
     Parameters
     ----------
     function : callable
-        From an element to a dict of targets by your own names: ``volume.to(path)``,
+        A function that maps an element to a dict of named targets: ``volume.to(path)``,
         ``table.to(path)``, tables and lazy numbers. It is called in the worker.
     %(process_memory)s
     workers : int, default: 1
@@ -70,17 +70,19 @@ class ComputeAll(Excepting, beam.PTransform):
     threads : int, optional
         Number of threads that compute one element; by default the machine's cores.
     run : str, optional
-        A name for the run instead of a random one. A pipeline with the same name continues the
-        elements of an earlier one, and does not compute finished ones again.
+        A name for the run instead of a random one. A pipeline with the same name as an earlier one
+        continues its elements, and skips finished ones.
     resume : bool, default: False
-        Whether to continue elements if an earlier run with the same targets began their outputs.
+        Whether to continue elements with outputs that an earlier run with the same targets has
+        begun.
     journal : bool or None, default: True
-        Whether each element has a journal next to its first output: about ten small objects. Use
-        None for many small volumes. A failed element is then computed again from its beginning.
+        Whether to keep a journal, about ten small objects, next to the first output of each
+        element. Use None for many small volumes; a failed element is then computed again from the
+        start.
     %(overwrite)s
     resource_hints : bool, optional
-        Whether to request ``memory`` from the runner by the resource hint ``min_ram``, if given. By
-        default only for Dataflow, which provisions machines accordingly.
+        Whether to request ``memory``, if set, from the runner with the resource hint ``min_ram``.
+        By default only for Dataflow, which provisions machines accordingly.
     accelerator : str, optional
         The accelerator that machines need, as a Beam resource hint such as
         ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.
@@ -89,11 +91,11 @@ class ComputeAll(Excepting, beam.PTransform):
     Raises
     ------
     ValueError
-        If a parameter is out of its range.
+        If a parameter is out of range.
     TypeError
         If ``function`` is not callable, or ``run`` is not a string.
     RuntimeError
-        In a worker, if an element fails; the message has the element's name.
+        In a worker, if an element fails; the message contains the element.
 
     See Also
     --------
@@ -101,12 +103,11 @@ class ComputeAll(Excepting, beam.PTransform):
 
     Notes
     -----
-    With `with_exception_handling`, failed elements are returned separately; they are
-    not tried again.
+    With `with_exception_handling`, failed elements are returned separately and not retried.
 
-    An element is tried again if a worker dies or the pipeline fails elsewhere. It continues where
-    it was: slabs that have a record in the journal next to its first output are not computed again.
-    Without a journal, an element is not computed again if all its results are complete outputs.
+    An element is retried if a worker dies or a different part of the pipeline fails. Slabs that
+    have a record in the journal next to the element's first output are not computed again. Without
+    a journal, an element is skipped if all its results are complete outputs.
 
     Examples
     --------

@@ -67,7 +67,7 @@ class Failed(NamedTuple):
     volume : str
         Name of the volume; for `ComputeAll`, the element.
     box : str
-        The voxels, as ``"[0:16, 0:512, 0:512]"``; empty for all.
+        The range of voxels, as ``"[0:16, 0:512, 0:512]"``; empty for all voxels.
     stage : str
         The functions that were applied.
     error : str
@@ -102,7 +102,7 @@ class Excepting:
     threshold: float | None = None
 
     def with_exception_handling(self: _Step, *, threshold: float = 1) -> _Step:
-        """Return ``(good, bad)``: the results, and a `Failed` for each element that failed.
+        """Return ``(good, bad)``: the results, and a `Failed` for each failed element.
 
         ``threshold``, float, default: 1: the pipeline fails at its end if a larger share of
         elements fails.
@@ -116,7 +116,7 @@ class Excepting:
         return handling
 
     def type_check_outputs(self, out: Any) -> None:
-        """Check the type of what went well; failures have their own."""
+        """Check the type of results; failures have their own type."""
         good = next(iter(out.values())) if isinstance(out, dict) else out
         super().type_check_outputs(good[0] if isinstance(good, tuple) else good)  # type: ignore[misc]
 

@@ -56,23 +56,24 @@ class SlabKey(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Slab:
-    """Some voxels of a volume, and where they lie in it.
+    """A part of a volume, with its position.
 
     Parameters
     ----------
     core : Box
-        The voxels that this slab is about. The cores of all slabs are the volume.
+        The range of voxels that the slab represents. The cores of all slabs cover the volume once.
     halo : sequence of pairs of int
-        Voxels (before, after) the core that are here too, along z, y, x; fewer at the volume's
+        Number of additional voxels (before, after) the core, along z, y, x; fewer at the volume's
         edges.
     data : numpy.ndarray
-        Core and halo, with the axes z, y, x. Read-only, because other steps may use the same array.
+        Voxels of core and halo, with the axes z, y, x. Read-only, because other steps may use the
+        same array.
     shape : tuple of int
         Shape of the whole volume.
     space : Space, optional
         Axes, voxel size, unit and origin of the whole volume.
     volume : str, default: ""
-        Which volume it is, where a PCollection has slabs of several.
+        Name of the volume, if a PCollection has slabs of several.
 
     Raises
     ------
@@ -82,9 +83,9 @@ class Slab:
 
     Notes
     -----
-    A runner hands one slab to all steps that take it. A step that changes voxels therefore starts from
-    `copy`, or makes a new array: ``dataclasses.replace(slab, data=slab.data * 2)``. For numpy's functions a
-    slab is its ``data``.
+    A runner passes the same slab to all steps that use it. A step that changes voxels must
+    therefore start from `copy` or make a new array: ``dataclasses.replace(slab, data=slab.data *
+    2)``. numpy's functions treat a slab as its ``data``.
 
     Examples
     --------
@@ -130,7 +131,7 @@ class Slab:
         return np.array(self.data, dtype, copy=copy)  # type: ignore[call-overload, no-any-return]
 
     def copy(self) -> Slab:
-        """Return a slab with its own voxels, which may be changed.
+        """Return a slab with a copy of the voxels, which may be modified.
 
         Returns
         -------
@@ -243,7 +244,7 @@ def slab_of(element: Any, step: str) -> Slab:
     if not pair or not isinstance(element[1], Slab):
         given = "a Slab" if isinstance(element, Slab) else f"a {type(element).__name__}"
         raise TypeError(
-            f"{step} takes pairs (SlabKey, Slab), not {given}; make them with "
+            f"{step} accepts pairs (SlabKey, Slab), not {given}; make them with "
             "beam.WithKeys(lambda slab: slab.key)"
         )
     key, slab = element

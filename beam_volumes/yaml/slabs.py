@@ -28,14 +28,14 @@ from beam_volumes.yaml.parameters import (
 class ComputeRecipe(beam.PTransform):
     """Run a recipe and return its results as rows of ``name``, ``path`` and ``value``.
 
-    Apply it to the pipeline. An output with a path gives one row once it is complete, a number one row, and
-    an array one row for each number, named ``name[0]``, ``name[1]``, ... The recipe's own ``memory`` and
-    ``workers`` apply unless they are given here.
+    Apply it to the pipeline. An output with a path gives one row once it is complete, and a number
+    gives one row. An array gives one row for each number, named ``name[0]``, ``name[1]``, and so
+    on. The recipe's own ``memory`` and ``workers`` apply unless they are given here.
 
     Parameters
     ----------
     recipe : str or mapping
-        The path of a recipe, or the recipe itself as a mapping or as text of several lines.
+        The path of a recipe, or the recipe itself as a mapping or as multi-line text.
     settings : sequence of str, default: ()
         Changes such as ``steps.smooth.sigma=2``, as in ``beam-volumes run --set``.
     crop : str, optional
@@ -45,7 +45,7 @@ class ComputeRecipe(beam.PTransform):
     Raises
     ------
     ValueError
-        If the recipe or an option is wrong, or an output is a table without a path.
+        If the recipe or an option is invalid, or an output is a table without a path.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class ReadSlabs(transforms.ReadSlabs):
     Raises
     ------
     ValueError
-        If the input or a step is wrong, or a slab would be larger than 8 MiB.
+        If the input or a step is invalid, or a slab would be larger than 8 MiB.
 
     Examples
     --------
@@ -179,7 +179,7 @@ class ApplyStages(beam.PTransform):
     Raises
     ------
     ValueError
-        If a step is wrong; in a worker, if the halo of a slab is smaller than the functions need.
+        If a step is invalid. In a worker, if the halo of a slab is smaller than the functions need.
 
     Examples
     --------
@@ -238,11 +238,11 @@ class LabelSlabs(beam.PTransform):
     Raises
     ------
     ValueError
-        If a parameter is out of its range; in a worker, if slabs have no halo of 1.
+        If a parameter is out of range. In a worker, if slabs have no halo of 1.
 
     See Also
     --------
-    beam_volumes.label : the same of a whole volume.
+    beam_volumes.label : Label a whole volume.
 
     Examples
     --------
@@ -327,12 +327,12 @@ class RegionTable(beam.PTransform):
 class WriteSlabs(beam.PTransform):
     """Write slabs, and return a row with the ``path`` of each complete output.
 
-    `ReadAll` takes such rows.
+    `ReadAll` accepts such rows.
 
     Parameters
     ----------
     path : str
-        A path or URL that all workers can reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr``
+        A path or URL that all workers can access. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr``
         (OME-Zarr 0.5), or ``format`` is given. For slabs of several volumes it contains
         ``{volume}``, which is replaced by the name of each volume: the path given to `ReadAll`.
     error_handling : mapping, optional
@@ -395,14 +395,14 @@ class MeasureSlabs(beam.PTransform):
         The grid of `ReadSlabs`: its ``input``, and its ``depth``, ``tile`` and ``halo`` if given. Also
         ``dtype`` if a step in between has changed it.
     numbers : mapping or str
-        By the name of each number: the steps that compute it from the volume, as in a recipe.
+        For the name of each number, the steps that compute it from the volume, as in a recipe.
     %(options)s
 
     Raises
     ------
     ValueError
-        If a step is wrong, or a number needs more than one sweep over the voxels, or a larger halo than
-        slabs have; in a worker, if slabs are missing or duplicated.
+        If a step is invalid, or a number needs more than one sweep over the voxels, or a larger
+        halo than slabs have. In a worker, if slabs are missing or duplicated.
 
     See Also
     --------

@@ -61,7 +61,7 @@ class ReadAll(beam.PTransform):
     field : str, optional
         The field with the path; by default the only field.
     input : mapping or str, optional
-        Further keys of a recipe's input, such as ``voxel_size`` and ``index``, for every volume.
+        Additional keys of a recipe's input, such as ``voxel_size`` and ``index``, for every volume.
     steps : mapping or str, optional
         Pointwise and neighbourhood functions, as in a recipe, as a mapping or as text; slabs contain the
         result of the last one.
@@ -73,8 +73,8 @@ class ReadAll(beam.PTransform):
     Raises
     ------
     ValueError
-        If a step is wrong, or rows have several fields and ``field`` is not given; in a worker, if a
-        volume cannot be opened or its slabs would be larger than 8 MiB.
+        If a step is invalid, or rows have several fields and ``field`` is not given. In a worker,
+        if a volume cannot be opened or its slabs would be larger than 8 MiB.
 
     Examples
     --------
@@ -137,10 +137,10 @@ class ComputeAll(beam.PTransform):
     Parameters
     ----------
     recipe : str or mapping
-        The path of a recipe, or the recipe itself as a mapping or as text of several lines.
+        The path of a recipe, or the recipe itself as a mapping or as multi-line text.
     out : str
-        The output folder, with a subfolder for each volume: its file name up to the first dot.
-        Outputs of the recipe go there.
+        The output folder. Outputs of the recipe are written to a subfolder for each volume, which
+        is named after the file up to the first dot.
     input : str, optional
         The input of the recipe that the volumes replace, if it has several.
     field : str, optional
@@ -156,8 +156,8 @@ class ComputeAll(beam.PTransform):
     Raises
     ------
     ValueError
-        If the recipe or an option is wrong; in a worker, if two volumes have the same name, or an output
-        is a table without a path.
+        If the recipe or an option is invalid. In a worker, if two volumes have the same name, or an
+        output is a table without a path.
 
     Examples
     --------

@@ -29,8 +29,8 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="measure the speed of operations, reading and writing on this machine instead; plans then "
-        "show seconds. Takes one or two minutes, and longer if kernels have to be compiled",
+        help="instead, measure the speed of operations, reading and writing on this machine; plans then "
+        "show seconds. Takes one or two minutes, or longer if kernels must be compiled",
     )
     setting(parser)
     budgeting(parser)

@@ -47,7 +47,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     argument.completer = completing.words  # type: ignore[attr-defined]
     computing(parser)
     parser.add_argument(
-        "--print-recipe", action="store_true", help="print the equivalent recipe, and exit"
+        "--print-recipe", action="store_true", help="print the equivalent recipe and exit"
     )
 
 

@@ -41,18 +41,18 @@ def register_convert(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "out",
         metavar="OUT",
-        help=f"the path of the output; its ending selects the format: {', '.join(endings())}",
+        help=f"the path of the output; its extension selects the format: {', '.join(endings())}",
     )
     parser.add_argument(
         "--format",
         metavar="NAME",
-        help=f"the format, if the ending does not select it: {', '.join(registry.writable())}",
+        help=f"the format, if the extension does not select it: {', '.join(registry.writable())}",
     )
     parser.add_argument(
         "--chunks",
         "--chunk",
         metavar="Z,Y,X",
-        help="chunks of the output, or one number for all axes",
+        help="shape of the output's chunks, or one number for all axes",
     )
     parser.add_argument(
         "--shards",
@@ -65,7 +65,7 @@ def register_convert(parser: argparse.ArgumentParser) -> None:
     )
     levelling(parser)
     parser.add_argument(
-        "--dtype", help="dtype to store; conversion to integers rounds half to even and saturates"
+        "--dtype", help="dtype to store; integers are rounded half to even and clipped to its range"
     )
     parser.add_argument(
         "--rescale",
@@ -83,7 +83,7 @@ def register_convert(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="another option of Volume.to, such as zarr_version=2; may be repeated",
+        help="an additional option of Volume.to, such as zarr_version=2; may be repeated",
     )
     opening(parser)
     computing(parser)

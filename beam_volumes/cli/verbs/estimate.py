@@ -23,7 +23,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--machine-type",
         metavar="CPUSxMEMORY",
         required=True,
-        help="vCPUs and memory such as 16x64GiB, optionally with bytes per second of I/O as in "
+        help="vCPUs and memory such as 16x64GiB, optionally with the I/O in bytes per second as in "
         "16x64GiBx2GiB; or a name such as n2-standard-16",
     )
     parser.add_argument(

@@ -34,7 +34,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--background",
         metavar="V",
-        help="with --by-value: the value that gets no label (default: 0), or none",
+        help="with --by-value: the value to leave unlabelled (default: 0), or none",
     )
     parser.add_argument("--dtype", help="dtype of the labels (default: uint32, if they fit)")
     parser.add_argument(
@@ -45,12 +45,12 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fill-holes",
         action="store_true",
-        help="first fill holes: background that is enclosed by foreground",
+        help="first fill holes, which are background enclosed by foreground",
     )
     parser.add_argument(
         "--remove-small",
         metavar="SIZE",
-        help='first remove components of at most SIZE voxels, or a volume such as "0.001 um^3"',
+        help='first remove components of at most SIZE, in voxels or as a volume such as "0.001 um^3"',
     )
     parser.add_argument("--chunks", metavar="Z,Y,X", help="chunks of the labels")
     opening(parser)

@@ -24,9 +24,9 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "out", metavar="OUT.png", nargs="?", help="the picture (default: preview-NAME.png here)"
     )
-    parser.add_argument("--at", metavar="Z,Y,X", help="the voxel where the sections meet")
+    parser.add_argument("--at", metavar="Z,Y,X", help="the voxel where the sections intersect")
     parser.add_argument(
-        "--size", metavar="N", type=int, default=512, help="pixels of the longest section"
+        "--size", metavar="N", type=int, default=512, help="number of pixels of the longest section"
     )
     parser.add_argument(
         "--labels",

@@ -40,10 +40,12 @@ def register_register_tiles(parser: argparse.ArgumentParser) -> None:
         "tiles with positions: OME-TIFF, OME-Zarr, zarr of multiview-stitcher, a plate or a well",
     )
     parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to read")
-    parser.add_argument("--transform-key", metavar="KEY", help="a transform of multiview-stitcher")
+    parser.add_argument(
+        "--transform-key", metavar="KEY", help="the name of a multiview-stitcher transform"
+    )
     _arguments(parser, "register_tiles")
     parser.add_argument("--pairs", metavar="PAIRS.csv", help="also write the table of pairs")
-    parser.add_argument("--report", metavar="PAGE.html", help="also write a page with bad overlaps")
+    parser.add_argument("--report", metavar="PAGE.html", help="also write a report on bad overlaps")
     parser.add_argument(
         "--xml",
         metavar="OUT.xml",
@@ -68,7 +70,7 @@ def act_register_tiles(args: argparse.Namespace) -> int:
 def _one_volume(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("volume", metavar="IN", help="a path, glob or URL")
     _arguments(parser, name)
-    parser.add_argument("--report", metavar="PAGE.html", help="also write a page about OUT.csv")
+    parser.add_argument("--report", metavar="PAGE.html", help="also write a report on OUT.csv")
     opening(parser)
     parser.epilog = (
         "To apply the table: beam-volumes chain IN apply_transforms --transforms OUT.csv "
@@ -109,7 +111,7 @@ def _arguments(parser: argparse.ArgumentParser, function: str) -> None:
             help=f"{plain_text(p.kind)}. {plain_text(p.text)}".replace("%", "%%"),
         )
     parser.add_argument("-o", "--out", metavar="OUT.csv", help="the table (default: print it)")
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
     parser.add_argument("--quiet", action="store_true", help="print results and errors only")
 
 

@@ -33,7 +33,7 @@ def register_resume(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="the run's first output, its .run folder, or the place of its journal",
+        help="the run's first output, its .run folder, or the location of its journal",
     )
     running(parser)
     parser.set_defaults(runner=AS_BEGUN)
@@ -60,7 +60,7 @@ def register_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="the run's first output, its .run folder, or the place of its journal",
+        help="the run's first output, its .run folder, or the location of its journal",
     )
     parser.add_argument(
         "--checksums",
@@ -78,13 +78,13 @@ def register_verify(parser: argparse.ArgumentParser) -> None:
         "--workers",
         metavar="N",
         type=int,
-        help="number of slabs that are checked at a time on this machine (default: one for each core)",
+        help="number of slabs to check at a time on this machine (default: one for each core)",
     )
     parser.add_argument(
         "--journal",
         metavar="PLACE",
-        help="folder for the findings so far, with which a stopped verification is continued (default: "
-        "verify in the run's folder with a runner, none without)",
+        help="folder for the findings so far, from which a stopped verification can continue (default: "
+        "verify in the run's folder if a runner is given, otherwise none)",
     )
     parser.add_argument(
         "--resume",
@@ -125,7 +125,7 @@ def register_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "out", metavar="OUT.html", nargs="?", help="the page (default: report-NAME.html here)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace a page that exists")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing page")
     opening(parser)
 
 

@@ -36,7 +36,7 @@ def register_expansion_service(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(others_to_beam=True)
     _listening(parser, 8097)
     parser.add_argument(
-        "--list", action="store_true", help="print the transforms and their fields, and exit"
+        "--list", action="store_true", help="print the transforms and their fields and exit"
     )
 
 

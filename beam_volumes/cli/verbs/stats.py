@@ -24,7 +24,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--intensity",
         metavar="VOLUME",
-        help="measure the intensities of this volume, which has the same shape",
+        help="also measure the intensities of this volume, which must have the same shape",
     )
     parser.add_argument(
         "--properties",
@@ -40,7 +40,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--nan",
         metavar="HOW",
         default="raise",
-        help="omit ignores intensities that are not finite; raise reports them as an error (default: raise)",
+        help="omit ignores NaN and infinite intensities; raise reports them as an error (default: raise)",
     )
     opening(parser)
     computing(parser)

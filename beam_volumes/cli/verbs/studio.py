@@ -21,10 +21,10 @@ def register(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="+",
         help="volumes, and a recipe (.yaml). Without a recipe, or if it does not exist yet, a new one is "
-        "begun; otherwise the volumes replace its inputs, in order",
+        "started; otherwise the volumes replace its inputs, in order",
     )
     parser.add_argument(
-        "--print", action="store_true", help="print the link, and do not open a browser"
+        "--print", action="store_true", help="print the link instead of opening a browser"
     )
     parser.add_argument(
         "--port", metavar="N", type=int, default=0, help="the port (default: a free one)"
@@ -39,7 +39,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         action="append",
         default=[],
-        help="a further folder that the recipe may read and write, in addition to the current one and the "
+        help="a folder that the recipe may read and write, in addition to the current one and the "
         "folders of the paths; may be repeated",
     )
     parser.epilog = "Needs pip install 'beam-volumes[studio]'."

@@ -42,7 +42,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "for all its outputs; or a recipe (.yaml), with volumes computed on demand",
     )
     parser.add_argument(
-        "--print", action="store_true", help="print the link, and do not open a browser"
+        "--print", action="store_true", help="print the link instead of opening a browser"
     )
     parser.add_argument(
         "--port", metavar="N", type=int, default=0, help="the port (default: a free one)"

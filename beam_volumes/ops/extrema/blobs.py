@@ -57,39 +57,39 @@ def blob_log(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel with up to three axes, or an array, which is opened. Intensities
-        keep their scale.
+        A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
         Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each. The radius of a blob is
+        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
         about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     num_sigma : int, default: 10
         The number of scales between them, up to 100.
     threshold : float, optional
-        Blobs have a response above it. By default 0.2, for integers times the maximum of the dtype, or
-        none with ``threshold_rel``.
+        Minimum response of a blob. By default 0.2, times the dtype's maximum for integers; no
+        minimum with ``threshold_rel``.
     overlap : float, default: 0.5
-        If two blobs overlap by more than this fraction of the smaller one, the smaller one is removed.
+        If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     log_scale : bool, default: False
         Whether scales have equal ratios instead of equal differences.
     threshold_rel : float, optional
-        Blobs have a response above this fraction of the largest response, in addition.
+        An additional minimum, as a fraction of the largest response.
     exclude_border : bool, int or sequence of int, default: False
-        Blobs closer than this to the border are excluded, in voxels; False is 0.
+        Minimum distance of blobs from the border, in voxels; False is 0.
 
     Returns
     -------
     Table
-        A lazy table: ``rank`` 1, 2, ... from the strongest blob, its position in columns with names
-        of axes (``z``, ``y``, ``x``), ``sigma`` in voxels (``sigma_z``, ... if a sigma is given for
-        each axis or as a length), and ``intensity``, the response.
+        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
+        position in columns with names of axes (``z``, ``y``, ``x``); ``sigma`` in voxels
+        (``sigma_z``, ... if a sigma is given for each axis or as a length); and ``intensity``, the
+        response.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the peaks need more memory than
+        If a parameter is out of range. On computation, if the peaks need more memory than is
         available.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -101,13 +101,13 @@ def blob_log(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image, except where rounding decides, and where
-    several blobs overlap in a chain: pairs are then compared in the order of ranks. Pruning
-    considers all blobs of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
+    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
+    of the volume, so it does not depend on slabs.
 
-    One sweep, two with ``threshold_rel`` or without ``threshold``. All scales are computed in the same
-    sweep. The halo is four times ``max_sigma``, so downsample a volume with large blobs. One worker
-    collects all peaks, about 300 bytes each.
+    One sweep, or two with ``threshold_rel`` or without ``threshold``. All scales are computed in
+    the same sweep. The halo is four times ``max_sigma``, so downsample volumes with large blobs.
+    One worker collects all peaks, about 300 bytes each.
 
     References
     ----------
@@ -151,25 +151,24 @@ def blob_dog(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel with up to three axes, or an array, which is opened. Intensities
-        keep their scale.
+        A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
         Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each. The radius of a blob is
+        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
         about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     sigma_ratio : float, default: 1.6
         The ratio of the standard deviations of successive scales, above 1.
     threshold : float, optional
-        Blobs have a response above it. By default 0.5, for integers times the maximum of the dtype, or
-        none with ``threshold_rel``.
+        Minimum response of a blob. By default 0.5, times the dtype's maximum for integers; no
+        minimum with ``threshold_rel``.
     overlap : float, default: 0.5
-        If two blobs overlap by more than this fraction of the smaller one, the smaller one is removed.
+        If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     threshold_rel : float, optional
-        Blobs have a response above this fraction of the largest response, in addition.
+        An additional minimum, as a fraction of the largest response.
     exclude_border : bool, int or sequence of int, default: False
-        Blobs closer than this to the border are excluded, in voxels; False is 0.
+        Minimum distance of blobs from the border, in voxels; False is 0.
 
     See Also
     --------
@@ -178,12 +177,13 @@ def blob_dog(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image, except where rounding decides, and where
-    several blobs overlap in a chain: pairs are then compared in the order of ranks. Pruning
-    considers all blobs of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
+    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
+    of the volume, so it does not depend on slabs.
 
-    One sweep, two with ``threshold_rel`` or without ``threshold``. The halo is four times the largest
-    scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes each.
+    One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is four times the
+    largest scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes
+    each.
 
     References
     ----------
@@ -239,8 +239,7 @@ def blob_doh(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel with two axes, or an array, which is opened. Intensities keep
-        their scale.
+        A volume or an array with one channel and two axes. Intensities keep their scale.
     min_sigma : float or str, default: 1
         Smallest standard deviation of a blob, from 1, in voxels or as a length such as ``"150 nm"``,
         which needs a volume with a voxel size. The radius of a blob is about ``sigma``.
@@ -249,22 +248,23 @@ def blob_doh(
     num_sigma : int, default: 10
         The number of scales between them, up to 100.
     threshold : float or None, default: 0.01
-        Blobs have a response above it, for integers above it times the square of the maximum of the
-        dtype. None is the smallest response.
+        Minimum response of a blob, times the square of the dtype's maximum for integers. None is
+        the smallest response.
     overlap : float, default: 0.5
-        If two blobs overlap by more than this fraction of the smaller one, the smaller one is removed.
+        If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     log_scale : bool, default: False
         Whether scales have equal ratios instead of equal differences.
     threshold_rel : float, optional
-        Blobs have a response above this fraction of the largest response, in addition.
+        An additional minimum, as a fraction of the largest response.
     exclude_border : bool, int or sequence of int, default: False
-        Blobs closer than this to the border are excluded, in voxels; False is 0.
+        Minimum distance of blobs from the border, in voxels; False is 0.
 
     Returns
     -------
     Table
-        A lazy table: ``rank`` 1, 2, ... from the strongest blob, its position in columns with names
-        of axes (``y``, ``x``), ``sigma`` in voxels, and ``intensity``, the response.
+        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
+        position in columns with names of axes (``y``, ``x``); ``sigma`` in voxels; and
+        ``intensity``, the response.
 
     See Also
     --------
@@ -272,12 +272,12 @@ def blob_doh(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image, except where rounding decides, and where
-    several blobs overlap in a chain: pairs are then compared in the order of ranks. As there,
-    derivatives are differences of sums over boxes. They are reflected at the edges, where scikit-image
-    moves boxes or cuts them off, and it replaces negative sums by 0.
+    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
+    overlapping blobs, where pairs are compared in the order of ranks. As in scikit-image,
+    derivatives are differences of sums over boxes. At the edges, the image is reflected;
+    scikit-image moves or clips the boxes, and replaces negative sums with 0.
 
-    One sweep, two with ``threshold_rel`` or without ``threshold``. The halo is about 1.5 times
+    One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is about 1.5 times
     ``max_sigma``. One worker collects all peaks, about 300 bytes each.
 
     References

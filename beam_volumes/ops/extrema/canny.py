@@ -65,23 +65,23 @@ def canny(
     mode: str | Sequence[str] = "constant",
     cval: float = 0.0,
 ) -> Volume:
-    """Find edges as thin lines, or surfaces, that are connected to strong ones.
+    """Find edges as thin lines or surfaces that are connected to strong edges.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of two or three axes, or an array, which is opened. Intensities keep their scale.
+        A volume or an array with two or three axes. Intensities keep their scale.
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation in voxels, or as a length such as ``"150 nm"``, which needs a volume with a
-        voxel size. One for all axes, or one for each.
+        voxel size. One for all axes or one for each.
     low_threshold : float, optional
-        Edges have at least this gradient, by the Sobel filter; by default a tenth of the largest
-        number of the dtype, or 0.1 for floats.
+        Minimum gradient of an edge, computed with the Sobel filter; by default a tenth of the
+        dtype's maximum, or 0.1 for floats.
     high_threshold : float, optional
-        A connected edge has at least one voxel with this gradient; by default twice the default of
+        Minimum gradient of at least one voxel of a connected edge; by default twice the default of
         ``low_threshold``.
     use_quantiles : bool, default: False
-        Whether thresholds are fractions of voxels with a lower gradient, from 0 to 1.
+        Whether thresholds are quantiles of the gradient, from 0 to 1.
     %(axes)s
         ``axes=(1, 2)`` finds edges slice by slice.
     %(mode_constant)s
@@ -103,12 +103,12 @@ def canny(
 
     Notes
     -----
-    A voxel is an edge if its gradient is a maximum along the direction of the gradient, between
-    voxels by linear interpolation. The outer voxels of the volume are never edges. Edges are
+    A voxel is an edge if its gradient is a maximum along the gradient's direction; values between
+    voxels are interpolated linearly. The outer voxels of the volume are never edges. Edges are
     connected across faces, edges and corners of voxels, in the whole volume.
 
-    Two sweeps, and additional ones for `percentile` with ``use_quantiles``. The halo is four sigma and two
-    voxels. In two dimensions the result equals scikit-image's, except where rounding decides.
+    Two sweeps, plus the sweeps of `percentile` with ``use_quantiles``. The halo is four sigma and
+    two voxels. In two dimensions, the result equals scikit-image's except for rounding.
 
     References
     ----------

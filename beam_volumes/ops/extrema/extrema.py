@@ -32,11 +32,11 @@ def local_maxima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. NaN is never an
-        extremum, and does not keep its neighbours from being one.
+        A volume or an array with up to three axes. NaN is never an extremum, and does not prevent
+        its neighbours from being one.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre, including all that share a face.
     connectivity : {1, 2, 3}, optional
         The largest number of steps along axes between neighbours, instead of ``footprint``; by
         default the number of axes.
@@ -59,7 +59,7 @@ def local_maxima(
 
     Notes
     -----
-    The result is identical to scikit-image.
+    The result is identical to scikit-image's.
 
     %(component_sweeps)s
 
@@ -90,7 +90,7 @@ def local_minima(
 
     Notes
     -----
-    The result is identical to scikit-image.
+    The result is identical to scikit-image's.
 
     %(component_sweeps)s
 

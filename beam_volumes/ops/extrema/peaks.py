@@ -50,47 +50,47 @@ def peak_local_max(
     num_peaks_per_label: float | None = None,
     p_norm: float | None = None,
 ) -> Table:
-    """Find the positions of peaks with a minimum distance from each other.
+    """Find the positions of peaks with a minimum distance between them.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Voxels near NaN are not
-        peaks; infinite voxels are compared like others.
+        A volume or an array with up to three axes. Voxels near NaN are not peaks; infinite voxels
+        are compared like others.
     min_distance : int or sequence of int, default: 1
         The smallest distance between two peaks, in steps along each axis. A peak is the maximum of
-        all voxels within this distance. One number for all axes, or one for each.
+        all voxels within this distance. One number for all axes or one for each.
     threshold_abs : float, optional
-        Peaks are higher than this; by default, higher than the smallest voxel.
+        Peaks must be higher than this; by default, higher than the smallest voxel.
     threshold_rel : float, optional
-        Peaks are higher than this fraction of the largest voxel, in addition to ``threshold_abs``.
+        Peaks must also be higher than this fraction of the largest voxel.
     exclude_border : bool, int or sequence of int, default: True
-        Peaks closer than this to the border are excluded, in voxels: True is ``min_distance``,
-        False is 0.
+        Minimum distance of peaks from the border, in voxels. True is ``min_distance``, False is 0.
     num_peaks : float, optional
         The maximum number of peaks, highest first; all by default, or with inf.
     footprint : array_like, optional
         The neighbourhood in which a peak is the maximum, instead of a box of ``min_distance``.
     labels : Volume or numpy.ndarray, optional
-        Labels, 0 for background. Peaks of each label are found without the voxels of others.
+        Labels; 0 is background. Peaks of each label are found independently of voxels outside of
+        the label.
     num_peaks_per_label : float, optional
         The maximum number of peaks of each label; all by default, or with inf.
     p_norm : float, optional
-        The norm of distances between peaks, from 1 on: inf, the default, is the largest difference
-        along an axis, 2 the Euclidean distance.
+        The norm of distances between peaks, at least 1: inf, the default, is the largest difference
+        along an axis, and 2 is the Euclidean distance.
 
     Returns
     -------
     Table
-        A lazy table: ``rank`` 1, 2, ... from the highest peak, its position in columns with names
-        of axes (``z``, ``y``, ``x``), and its ``intensity``. Equal peaks are in raster order. With
-        ``labels`` there is a column ``label``, and peaks are ordered by label, unless ``num_peaks``
-        leaves some out.
+        A lazy table with a row for each peak: ``rank`` 1, 2, ... from the highest peak, the
+        position in columns with names of axes (``z``, ``y``, ``x``), and the ``intensity``. Equal
+        peaks are in raster order. With ``labels``, there is a column ``label``, and peaks are
+        ordered by label unless ``num_peaks`` excludes some.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the peaks need more memory than
+        If a parameter is out of range. On computation, if the peaks need more memory than is
         available.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -102,11 +102,11 @@ def peak_local_max(
 
     Notes
     -----
-    Peaks and their order are identical to scikit-image, which returns an array: the stacked columns
-    of positions. Two sweeps: one finds the smallest and largest voxel and detects constant volumes,
-    the other one finds the peaks. With ``labels``, there are two more: in a label of one intensity,
-    only single voxels are peaks. One worker collects all peaks, about 300 bytes each. A worker
-    without enough memory refuses them.
+    Peaks and their order are identical to scikit-image's, which returns the positions as an array.
+    Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
+    second finds the peaks. With ``labels``, there are two more, because in a label with a single
+    intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes each;
+    without enough memory, it raises an error.
 
     References
     ----------

@@ -37,26 +37,26 @@ def reconstruction(
     Parameters
     ----------
     seed : Volume or numpy.ndarray
-        The start: nowhere above the mask for dilation, nowhere below the mask for erosion.
+        The initial volume: nowhere above the mask for dilation, nowhere below the mask for erosion.
     mask : Volume or numpy.ndarray
-        The limit, of the same shape. It has no NaN; both may be infinite.
+        The limit, with the same shape. It must not contain NaN; both volumes may contain infinity.
     method : {"dilation", "erosion"}, default: "dilation"
         ``"dilation"`` grows the seed, ``"erosion"`` shrinks it.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face; all by default.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre, including all that share a face; all by default.
 
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes both. scikit-image has the same values as
+        A volume of the dtype to which numpy promotes both. scikit-image returns the same values as
         floats. A zero that does not come from the mask is 0.0, never -0.0.
 
     Raises
     ------
     ValueError
-        If shapes differ, or ``method`` or ``footprint`` is invalid; on computation, if the seed
-        exceeds the mask, a voxel is NaN, or the basins need more memory than available.
+        If shapes differ, or ``method`` or ``footprint`` is invalid. On computation, if the seed
+        exceeds the mask, a voxel is NaN, or the basins need more memory than is available.
     TypeError
         If an input is neither a volume nor an array, or has integers of 64 bits.
 
@@ -67,12 +67,12 @@ def reconstruction(
 
     Notes
     -----
-    Three sweeps, regardless of the distance that the seed grows. Each voxel of a basin of the mask
-    has a monotonic path to the basin's end, so the result is the mask, clipped to one level per
-    basin. Two sweeps find the basins, as `watershed` does. A table of the passes between basins
-    determines the levels. One worker holds this table, about 150 bytes for each basin and 100 for
-    each pair of touching basins; a worker without enough memory refuses it. A noisy volume has a
-    basin for every few voxels: smooth it first, or allow more memory.
+    Three sweeps, regardless of how far the seed grows. Each voxel of a basin of the mask has a
+    monotonic path to the basin's end, so the result is the mask, clipped to one level per basin.
+    Two sweeps find the basins, as in `watershed`. A table of the passes between basins determines
+    the levels. One worker holds this table, about 150 bytes for each basin and 100 for each pair of
+    touching basins; without enough memory, it raises an error. A noisy volume has a basin for every
+    few voxels: smooth it first, or allow more memory.
 
     References
     ----------
@@ -99,23 +99,25 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. No NaN or infinity.
+        A volume or an array with up to three axes. It must not contain NaN or infinity.
     h : float
-        The height, or the depth of minima, above 0. Integers become floats if it is not an integer.
+        The height of maxima or the depth of minima, above 0. If it is not an integer, integer
+        volumes are converted to floats.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face; all by default.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre, including all that share a face; all by default.
 
     Returns
     -------
     Volume
-        A uint8 volume, 1 in the extrema, 0 elsewhere.
+        A uint8 volume: 1 in the extrema, 0 elsewhere.
 
     Raises
     ------
     ValueError
-        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid; on
-        computation, if a voxel is NaN or infinite, or the basins need more memory than available.
+        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid. On
+        computation, if a voxel is NaN or infinite, or the basins need more memory than is
+        available.
     TypeError
         If ``image`` is neither a volume nor an array, or has integers of 64 bits.
 

@@ -97,34 +97,35 @@ def match_template(
     mode: str = "constant",
     constant_values: float = 0.0,
 ) -> Volume:
-    """Compute how similar each place of a volume is to a template.
+    """Compute how similar each position in a volume is to a template.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of two or three axes without channels, or an array, which is opened.
+        A volume or an array with two or three axes and no channels.
     template : array_like
-        A small volume of the same axes with up to half a million voxels, such as 64 x 64 x 64.
+        A small volume with the same axes and up to half a million voxels, such as 64 x 64 x 64.
     pad_input : bool, default: False
-        Whether the result has the shape of the volume, and a voxel is the similarity of the template's
-        centre there; or it is smaller, and a voxel is the similarity of the template's first voxel.
+        If True, the result has the shape of the volume, and each voxel is the similarity with the
+        template centred there. If False, the result is smaller, and each voxel is the similarity
+        with the template beginning there.
     mode : {"constant", "edge", "reflect", "symmetric"}, default: "constant"
-        With ``pad_input``, how to extend the volume beyond its edges: by ``constant_values``, the outer
-        voxels, or mirrored without (``"reflect"``) or with the outer voxels.
+        How to extend the volume beyond its edges with ``pad_input``: by ``constant_values``, by the
+        outer voxels, or mirrored without (``"reflect"``) or with the outer voxels.
     constant_values : float, default: 0.0
         The value beyond the edges for ``"constant"``.
 
     Returns
     -------
     Volume
-        A float32 volume: Pearson's correlation of the template and the voxels around, from -1 to 1; 0
-        where these are constant, and NaN where one of them is NaN or infinite.
+        A float32 volume: Pearson's correlation of the template and the surrounding voxels, from -1
+        to 1; 0 where these are constant, and NaN where any of them is NaN or infinite.
 
     Raises
     ------
     ValueError
-        If the template is larger than the volume or constant, has other axes or more voxels, or a
-        parameter is out of range.
+        If the template is larger than the volume or constant, has different axes or too many
+        voxels, or a parameter is out of range.
     TypeError
         If an input is neither a volume nor an array, or the volume has several channels.
 
@@ -135,10 +136,10 @@ def match_template(
 
     Notes
     -----
-    One sweep. Blocks of the volume's own grid are transformed by Fourier transforms, so slabs do not
-    change a bit of the result, but another version of scipy may change the last ones. Blocks have 128
-    voxels along each axis in three dimensions, more for templates of more than 32. Voxels are rounded to
-    float32 first. The error is about 1e-6.
+    One sweep. Blocks of the volume's own grid are Fourier transformed, so the result does not
+    depend on slabs. The last bits may depend on scipy's version. Blocks have 128 voxels along each
+    axis in three dimensions, or more for templates of more than 32. Voxels are first rounded to
+    float32. The error is about 1e-6.
 
     References
     ----------

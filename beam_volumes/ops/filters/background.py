@@ -48,19 +48,19 @@ def rolling_ball(
 ) -> Volume:
     """Estimate the background by rolling a ball under the intensities.
 
-    ``volume - bv.rolling_ball(volume)`` has an even background. The ball must be larger than the
-    objects to keep.
+    Use it to even out the background: ``volume - bv.rolling_ball(volume)``. The ball must be larger
+    than the objects to keep.
 
     Parameters
     ----------
     %(volume)s
     radius : float, str or sequence of them, default: 100
         Radius of the ball, in voxels or as a length such as ``"15 um"``, which needs a volume with a
-        voxel size. One for all axes, or one for each, for an ellipsoid; 0 along z filters slice by
+        voxel size. One for all axes or, for an ellipsoid, one for each; 0 along z filters slice by
         slice. The largest radius, in voxels, is also the height in units of intensity.
     kernel : array_like of float, optional
-        The heights of another ball, one dimension for each axis, infinite outside of it. scikit-image's
-        ``ellipsoid_kernel(shape, intensity)`` returns one with a chosen height.
+        The heights of a custom ball, one dimension for each axis, infinite outside of it.
+        scikit-image's ``ellipsoid_kernel(shape, intensity)`` returns one with a given height.
 
     Returns
     -------
@@ -79,11 +79,11 @@ def rolling_ball(
 
     Notes
     -----
-    The result is identical to scikit-image with ``nansafe=True``. Integers are rounded towards 0.
-    Bright noise is ignored; smooth dark noise first.
+    The result is identical to scikit-image's with ``nansafe=True``. Integers are rounded towards 0.
+    Bright noise is ignored; smooth the volume first if there is dark noise.
 
-    One sweep. The halo is the radius. The time grows with the voxels of the ball: for large ones,
-    filter a downsampled volume and `zoom` the background.
+    One sweep. The halo is the radius. The time grows with the number of voxels of the ball: for
+    large balls, filter a downsampled volume and `zoom` the background.
 
     References
     ----------

@@ -133,20 +133,20 @@ def denoise_bilateral(
     mode: str | Sequence[str] = "constant",
     cval: float = 0.0,
 ) -> Volume:
-    """Denoise and keep edges: a mean of near voxels with similar intensities.
+    """Denoise with a mean of nearby voxels with similar intensities, which keeps edges.
 
     Parameters
     ----------
     %(intensities)s
     win_size : int or sequence of int, optional
-        Extent of the window in voxels, odd; one for all axes, or one for each. By default three
-        ``sigma_spatial`` on each side, and 5 or more.
+        Extent of the window in voxels, odd; one for all axes or one for each. By default three
+        ``sigma_spatial`` on each side, and at least 5.
     sigma_color : float or Scalar, optional
         Standard deviation of the Gaussian of differences of intensity; by default the standard
-        deviation of the volume, which takes an additional sweep. Larger numbers smooth edges more.
+        deviation of the volume, which needs an additional sweep. Larger numbers smooth edges more.
     sigma_spatial : float, str or sequence of them, default: 1
         Standard deviation of the Gaussian of distances, in voxels or as a length such as
-        ``"15 nm"``. One for all axes, or one for each; 0 along z filters slice by slice.
+        ``"15 nm"``. One for all axes or one for each; 0 along z filters slice by slice.
     %(mode_constant)s
     %(cval)s
 
@@ -154,7 +154,7 @@ def denoise_bilateral(
     -------
     Volume
         A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
-        for others.
+        for other dtypes.
 
     Raises
     ------
@@ -167,12 +167,12 @@ def denoise_bilateral(
 
     Notes
     -----
-    One sweep, two without ``sigma_color``. The halo is half of the window. The time grows with the
-    voxels of the window.
+    One sweep, or two without ``sigma_color``. The halo is half of the window. The time grows with
+    the number of voxels in the window.
 
-    Weights are computed with an error of 1e-7, along three axes, too. scikit-image has a table of
-    ``bins`` instead, and its weights of distances are shifted in odd windows. Each channel is filtered
-    by itself.
+    Weights are computed with an error of 1e-7, for up to three axes. Instead, scikit-image uses a
+    table of ``bins``, and its spatial weights are shifted in odd windows. Each channel is filtered
+    separately.
 
     References
     ----------
@@ -226,24 +226,26 @@ def denoise_nl_means(
     mode: str | Sequence[str] = "mirror",
     cval: float = 0.0,
 ) -> Volume:
-    """Denoise and keep textures: a mean of near voxels with similar surroundings.
+    """Denoise with a mean of nearby voxels with similar surroundings, which keeps textures.
 
     Parameters
     ----------
     %(intensities)s
     patch_size : int or sequence of int, default: 7
-        Extent of the surroundings that are compared, in voxels. Even numbers are increased by 1. One
-        for all axes, or one for each; 1 along z compares slices.
+        Extent of the patches to compare, in voxels. Even numbers are increased by 1. One for all
+        axes or one for each; 1 along z compares slices.
     patch_distance : int or sequence of int, default: 11
-        The largest distance of a voxel that counts, along each axis. 0 along z filters slice by slice.
+        The maximum distance of voxels to include, along each axis. 0 along z filters slice by
+        slice.
     h : float or Scalar, default: 0.1
-        Intensities that differ by less are similar. Start with ``0.8 * bv.estimate_sigma(volume)``.
+        The difference up to which intensities are similar. Start with ``0.8 *
+        bv.estimate_sigma(volume)``.
     sigma : float or Scalar, default: 0.0
-        Standard deviation of the noise, which is subtracted from differences. Take a smaller ``h``
-        with it.
+        Standard deviation of the noise, which is subtracted from differences. Use a smaller ``h``
+        in this case.
     mode : str or sequence of str, default: "mirror"
-        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
-        for each.
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or
+        one for each.
     %(cval)s
 
     See Also
@@ -253,12 +255,12 @@ def denoise_nl_means(
 
     Notes
     -----
-    One sweep. The halo is ``patch_distance + patch_size // 2`` voxels. The time grows with the number of
-    voxels within ``patch_distance``, and hardly with ``patch_size``.
+    One sweep. The halo is ``patch_distance + patch_size // 2`` voxels. The time grows with the
+    number of voxels within ``patch_distance``, but hardly depends on ``patch_size``.
 
-    It is scikit-image's method with ``fast_mode=True`` and ``preserve_range=True``. Weights have an error
-    of 1e-7, and patches are centred; scikit-image's have an error of 3 percent and lack their first row,
-    column and slice. Each channel is filtered by itself.
+    The method is scikit-image's with ``fast_mode=True`` and ``preserve_range=True``. Weights have
+    an error of 1e-7 (3 percent in scikit-image). Patches are centred, whereas scikit-image's lack
+    their first row, column and slice. Each channel is filtered separately.
 
     References
     ----------
@@ -301,8 +303,8 @@ def estimate_sigma(volume: Volume) -> Scalar:
     Returns
     -------
     Scalar
-        The lazy number, for the noise of all channels together: the median of the absolute details
-        of a wavelet transform (db2) in all directions, divided by 0.6745.
+        The lazy number, for the noise of all channels together. It is the median of the absolute
+        details of a wavelet transform (db2) in all directions, divided by 0.6745.
 
     Raises
     ------
@@ -314,8 +316,8 @@ def estimate_sigma(volume: Volume) -> Scalar:
 
     Notes
     -----
-    Two sweeps; four for float64 and integers of 32 and 64 bits. Details of 0 do not count. The
-    result equals scikit-image to the precision of the dtype.
+    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details of 0 are ignored. The
+    result equals scikit-image's to the precision of the dtype.
 
     References
     ----------

@@ -37,7 +37,7 @@ def sobel(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Take the Sobel derivative along an axis.
+    """Compute the Sobel derivative along an axis.
 
     The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along the others.
 
@@ -45,7 +45,7 @@ def sobel(
     ----------
     %(volume)s
     axis : int, default: -1
-        The axis of the derivative, counted from 0, or from -1 backwards.
+        The axis of the derivative, counted from 0, or backwards from -1.
     %(mode)s
     %(cval)s
     %(dtype)s
@@ -61,8 +61,8 @@ def sobel(
     Notes
     -----
     One sweep, with a halo of one voxel along each axis. For integers, scipy returns the input's
-    dtype, which wraps around. ``generic_gradient_magnitude`` combines the derivatives along several
-    axes, as scikit-image does if ``axis`` is None or a tuple.
+    dtype, which wraps around. Use ``generic_gradient_magnitude`` to combine the derivatives along
+    several axes, as scikit-image does if ``axis`` is None or a tuple.
 
     References
     ----------
@@ -86,15 +86,15 @@ def prewitt(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Take the Prewitt derivative along an axis.
+    """Compute the Prewitt derivative along an axis.
 
     The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along the others.
 
     Notes
     -----
     One sweep, with a halo of one voxel along each axis. For integers, scipy returns the input's
-    dtype, which wraps around. ``generic_gradient_magnitude`` combines the derivatives along several
-    axes, as scikit-image does if ``axis`` is None or a tuple.
+    dtype, which wraps around. Use ``generic_gradient_magnitude`` to combine the derivatives along
+    several axes, as scikit-image does if ``axis`` is None or a tuple.
 
     References
     ----------
@@ -130,7 +130,7 @@ def laplace(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Sum second differences, ``[1, -2, 1]``, along each axis.
+    """Compute the sum of the second differences, ``[1, -2, 1]``, along the axes.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def gaussian_laplace(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Sum second Gaussian derivatives along the axes.
+    """Compute the sum of the second Gaussian derivatives along the axes.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def generic_gradient_magnitude(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Compute the magnitude of the gradient from any derivatives.
+    """Compute the magnitude of the gradient from a derivative of your choice.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def generic_gradient_magnitude(
     %(mode)s
     %(cval)s
     extra_keywords : mapping, optional
-        Further arguments for the derivative.
+        Additional arguments for the derivative.
     %(axes)s
     %(dtype)s
 
@@ -336,7 +336,7 @@ def generic_laplace(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Sum any second derivatives along the axes.
+    """Compute the sum of second derivatives of your choice along the axes.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ def generic_laplace(
     %(mode)s
     %(cval)s
     extra_keywords : mapping, optional
-        Further arguments for the derivative.
+        Additional arguments for the derivative.
     %(axes)s
     %(dtype)s
 

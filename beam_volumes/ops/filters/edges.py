@@ -44,9 +44,9 @@ def scharr(
     ----------
     %(intensities)s
     axis : int or sequence of int, optional
-        The axis of the derivative, counted from 0, or from -1 backwards. For several axes, or all
-        by default, the result is the root of the sum of the squared derivatives, divided by the
-        root of the volume's number of axes.
+        The axis of the derivative, counted from 0, or backwards from -1. For several axes, or all
+        by default, the squared derivatives are summed, and divided by the volume's number of axes.
+        The result is the square root.
     %(mode)s
     %(cval)s
     %(dtype)s
@@ -93,9 +93,9 @@ def farid(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Find edges by Farid and Simoncelli's derivative along an axis, or the magnitude of several.
+    """Find edges with Farid and Simoncelli's derivative along an axis, or the magnitude of several.
 
-    Five weights along each axis make the result nearly independent of the direction of an edge.
+    With five weights along each axis, the result is nearly independent of the direction of an edge.
 
     See Also
     --------
@@ -124,7 +124,7 @@ def farid(
 def roberts(volume: Volume, *, dtype: DTypeLike | None = None) -> Volume:
     """Find edges by Roberts' cross: the magnitude of the two diagonal differences of four voxels.
 
-    Slices along z are filtered one by one.
+    Slices along z are filtered separately.
 
     Parameters
     ----------
@@ -173,9 +173,9 @@ def gabor(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Volume, Volume]:
-    """Find stripes of one frequency and direction: convolve with a wave under a Gaussian.
+    """Find stripes with one frequency and direction, by convolution with a wave under a Gaussian.
 
-    Slices along z are filtered one by one.
+    Slices along z are filtered separately.
 
     Parameters
     ----------
@@ -185,7 +185,8 @@ def gabor(
     theta : float, default: 0.0
         The direction across the stripes, in radians: 0 is along x.
     bandwidth : float, default: 1.0
-        Octaves of frequencies that pass, which determine the Gaussian without ``sigma_x`` and ``sigma_y``.
+        Bandwidth in octaves, which determines the Gaussian if ``sigma_x`` and ``sigma_y`` are not
+        set.
     sigma_x, sigma_y : float, optional
         Standard deviations of the Gaussian across and along the stripes, in voxels.
     n_stds : float, default: 3.0
@@ -199,8 +200,8 @@ def gabor(
     Returns
     -------
     tuple of Volume
-        The real and the imaginary part; float32 for bool, integers of up to 16 bits, float16 and float32,
-        otherwise float64. ``dtype`` overrides this.
+        The real and the imaginary part; float32 for bool, integers of up to 16 bits, float16 and
+        float32, otherwise float64. ``dtype`` overrides this.
 
     See Also
     --------

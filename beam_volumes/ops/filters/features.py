@@ -34,7 +34,7 @@ def features(
     texture: bool = True,
     structure: bool = False,
 ) -> Volume:
-    """Compute features of each voxel at several scales, as channels, to classify voxels by them.
+    """Compute features of each voxel at several scales, as channels for a classifier.
 
     Parameters
     ----------
@@ -45,24 +45,25 @@ def features(
     intensity : bool, default: True
         Whether to include the smoothed volume.
     edges : bool, default: True
-        Whether to include the magnitude of its Sobel gradient.
+        Whether to include the magnitude of the Sobel gradient.
     texture : bool, default: True
-        Whether to include the eigenvalues of its Hessian matrix, in descending order.
+        Whether to include the eigenvalues of the Hessian matrix, in descending order.
     structure : bool, default: False
-        Whether to include the eigenvalues of its structure tensor, which is smoothed by half of the
+        Whether to include the eigenvalues of the structure tensor, which is smoothed by half of the
         scale. scikit-image does not have this feature.
 
     Returns
     -------
     Volume
         A volume with the axis c first, scale after scale: float32 for bool, integers of up to 16 bits,
-        float16 and float32, otherwise float64. Channels have names such as ``"edges 2"``; features of
-        several channels come one channel after the other, and begin with its name or number.
+        float16 and float32, otherwise float64. Channels have names such as ``"edges 2"``. If the
+        input has several channels, their features follow one another, and the names begin with the
+        channel's name or number.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, a scale is given twice, or no feature is selected.
+        If a parameter is out of range, a scale occurs twice, or no feature is selected.
     TypeError
         If ``volume`` is neither a volume nor an array, or a scale is not a length.
 
@@ -72,8 +73,8 @@ def features(
 
     Notes
     -----
-    One sweep. The halo is four times the largest of ``sigmas`` and two voxels; six times with
-    ``structure``. Windows of all features are in memory at the same time. Compute larger scales on a
+    One sweep. The halo is four times the largest of ``sigmas`` (six times with ``structure``) plus
+    two voxels. Windows of all features are in memory at the same time. Compute large scales on a
     downsampled volume (`downsample`).
 
     Eigenvalues of float32 have an error of 2e-7 of the largest one.

@@ -41,11 +41,11 @@ def generic_filter(
     ----------
     %(volume)s
     function : callable
-        Takes the voxels under the footprint, a 1-D float64 array in raster order, and returns a
-        number. Numba compiles it, so it can be called millions of times per second. Use plain
-        Python and the numpy functions that numba supports, a function decorated with ``numba.njit``
-        (its options are ignored), or a function such as ``np.median``. It must return the same
-        number for the same voxels. It may change its array.
+        A function of the voxels under the footprint, a 1-D float64 array in raster order, that
+        returns a number. Numba compiles it, so it can be called millions of times per second. It
+        can be plain Python with the numpy functions that numba supports, a function decorated with
+        ``numba.njit`` (its options are ignored), or a function such as ``np.median``. It must
+        return the same number for the same voxels, and may modify the array.
     %(size)s
     %(footprint)s
     %(mode)s
@@ -53,7 +53,7 @@ def generic_filter(
     %(origin)s
     %(axes)s
     extra_arguments : sequence of numbers or arrays, default: ()
-        Further arguments for the function.
+        Additional arguments for the function.
     %(dtype)s
     %(name_and_version)s
 
@@ -64,7 +64,7 @@ def generic_filter(
     Raises
     ------
     %(errors)s
-        Also if numba cannot compile the function; the message has the reason.
+        Also if numba cannot compile the function; the message contains the reason.
 
     See Also
     --------
@@ -72,9 +72,9 @@ def generic_filter(
 
     Notes
     -----
-    Computation is in float64. The function determines the result for NaN. The bits of results do not
-    depend on slabs, but math functions such as ``sin`` in your function depend on the platform.
-    scipy's ``generic_filter1d``, which passes whole lines to its function, is not offered.
+    Computation is in float64. The function determines the result for NaN. The bits of the result do
+    not depend on slabs, but math functions such as ``sin`` depend on the platform. scipy's
+    ``generic_filter1d``, which passes whole lines to its function, is not available.
 
     %(halo)s
 

@@ -114,20 +114,19 @@ def gaussian_filter(
 ) -> Volume:
     """Smooth with a Gaussian, or compute Gaussian derivatives.
 
-    Use it to reduce noise; other programs call it Gaussian blur.
+    Use it to reduce noise. It is also known as Gaussian blur.
 
     Parameters
     ----------
     %(volume)s
     %(sigma)s
     order : int or sequence of int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One for all axes, or one for
-        each.
+        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One for all axes or one for each.
     %(mode)s
     %(cval)s
     %(truncate)s
     radius : int or sequence of int, optional
-        Where the Gaussian is cut off, in voxels; by default it follows from ``truncate``.
+        Where the Gaussian is cut off, in voxels; by default determined by ``truncate``.
     %(axes)s
     %(dtype)s
 
@@ -146,7 +145,7 @@ def gaussian_filter(
     Notes
     -----
     The result equals `scipy.ndimage.gaussian_filter` of the float64 volume within 16 units in the
-    last place of the result's dtype, times the largest voxel. For integers, scipy returns the
+    last place of the result's dtype, relative to the largest voxel. For integers, scipy returns the
     input's dtype and truncates after each axis.
 
     One sweep. The halo is the radius: a window contains ``2 * radius + 1`` slices of the input.
@@ -201,7 +200,7 @@ def uniform_filter(
     ----------
     %(volume)s
     size : int or sequence of int, default: 3
-        Extent of the box in voxels; one for all axes, or one for each.
+        Extent of the box in voxels; one for all axes or one for each.
     %(mode)s
     %(cval)s
     %(origin)s
@@ -214,8 +213,8 @@ def uniform_filter(
 
     Notes
     -----
-    Sums of integers of up to 16 bits are exact if they fit into 32 bits; the time is then independent
-    of ``size``.
+    Sums of integers of up to 16 bits are exact if they fit into 32 bits; the time is then
+    independent of ``size``.
 
     %(halo)s
 

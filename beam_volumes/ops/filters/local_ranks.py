@@ -77,7 +77,7 @@ def entropy(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: bool, uint8 or uint16.
+        A volume or an array with up to three axes: bool, uint8 or uint16.
     %(size)s
     %(footprint)s
     %(axes)s
@@ -85,8 +85,8 @@ def entropy(
     Returns
     -------
     Volume
-        A float32 volume: the number of bits to encode the value of a voxel under the footprint, 0 where all
-        are equal.
+        A float32 volume: the number of bits needed to encode the value of a voxel under the
+        footprint, 0 where all are equal.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def entropy(
         If a parameter is out of range or does not have one entry for each axis, or not exactly one of
         ``size`` and ``footprint`` is given.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has another dtype.
+        If ``volume`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -103,8 +103,8 @@ def entropy(
 
     Notes
     -----
-    Voxels beyond the edges do not count. The result equals scikit-image, which returns float64. The time
-    grows with the rows of the footprint, not with its columns.
+    Voxels beyond the edges are ignored. The result equals scikit-image's, which is float64. The
+    time grows with the number of rows of the footprint, not columns.
 
     %(halo)s
 
@@ -156,13 +156,12 @@ def autolevel(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Stretch the contrast: the minimum around a voxel becomes 0, and the maximum the dtype's.
+    """Stretch the contrast locally: the minimum around a voxel becomes 0, and the maximum the dtype's.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: unsigned integers of up to 32 bits,
-        or floats.
+        A volume or an array with up to three axes: unsigned integers of up to 32 bits, or floats.
     %(size)s
     %(footprint)s
     %(axes)s
@@ -170,7 +169,8 @@ def autolevel(
     Returns
     -------
     Volume
-        A volume of the input's dtype; 0 where all voxels around are equal. Floats are from 0 to 1.
+        A volume of the input's dtype; 0 where all voxels of the neighbourhood are equal. Floats
+        range from 0 to 1.
 
     See Also
     --------
@@ -179,8 +179,8 @@ def autolevel(
 
     Notes
     -----
-    Voxels beyond the edges do not count. The result for uint8 equals scikit-image, which scales uint16 to
-    the maximum of the image instead.
+    Voxels beyond the edges are ignored. For uint8, the result equals scikit-image's; it scales
+    uint16 to the maximum of the image instead.
 
     %(halo)s
 
@@ -220,12 +220,12 @@ def enhance_contrast(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Replace each voxel by the minimum or the maximum around it, whichever is closer.
+    """Replace each voxel with the minimum or maximum of its neighbourhood, whichever is closer.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: unsigned integers or floats.
+        A volume or an array with up to three axes: unsigned integers or floats.
     %(size)s
     %(footprint)s
     %(axes)s
@@ -242,7 +242,7 @@ def enhance_contrast(
 
     Notes
     -----
-    Voxels beyond the edges do not count. The result equals scikit-image.
+    Voxels beyond the edges are ignored. The result equals scikit-image's.
 
     %(halo)s
 

@@ -35,13 +35,13 @@ def threshold_local(
     cval: float = 0.0,
     param: float | str | Sequence[float | str] | None = None,
 ) -> Volume:
-    """Compute a threshold for each voxel: a mean of its neighbourhood minus an offset.
+    """Compute a threshold for each voxel, the mean of its neighbourhood minus an offset.
 
     Parameters
     ----------
     %(volume)s
     block_size : int or sequence of int, default: 3
-        Extent of the neighbourhood in voxels, an odd number; one for all axes, or one for each.
+        Extent of the neighbourhood in voxels, an odd number; one for all axes or one for each.
     method : {"gaussian", "mean", "median"}, default: "gaussian"
         A mean with Gaussian weights of ``sigma = (block_size - 1) / 6``, a plain mean, or the
         median.
@@ -50,13 +50,13 @@ def threshold_local(
     %(mode)s
     %(cval)s
     param : float, str or sequence of them, optional
-        For ``"gaussian"``, another sigma in voxels, or as a length such as ``"15 nm"``.
+        A custom sigma for ``"gaussian"``, in voxels or as a length such as ``"15 nm"``.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others. ``volume > threshold`` is foreground.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes. ``volume > threshold`` is foreground.
 
     Raises
     ------
@@ -112,15 +112,15 @@ def threshold_niblack(
     ----------
     %(volume)s
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes, or one for each.
+        Extent of the window in voxels, an odd number; one for all axes or one for each.
     k : float, default: 0.2
         Number of standard deviations to subtract.
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others, computed in float64. ``volume > threshold`` is foreground.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes. Computation is in float64. ``volume > threshold`` is foreground.
 
     Raises
     ------
@@ -157,13 +157,13 @@ def threshold_sauvola(
 ) -> Volume:
     """Compute Sauvola's threshold for each voxel from its window's mean and standard deviation.
 
-    It is ``mean * (1 + k * (deviation / r - 1))``.
+    The threshold is ``mean * (1 + k * (deviation / r - 1))``.
 
     Parameters
     ----------
     %(volume)s
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes, or one for each.
+        Extent of the window in voxels, an odd number; one for all axes or one for each.
     k : float, default: 0.2
         How much a small standard deviation reduces the threshold.
     r : float, optional
@@ -238,16 +238,16 @@ def unsharp_mask(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Sharpen: add the difference between the volume and its Gaussian.
+    """Sharpen a volume by adding the difference from its Gaussian.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their
-        scale (``preserve_range=True`` in scikit-image) and are not clipped.
+        A volume or an array with up to three axes. Intensities keep their scale
+        (``preserve_range=True`` in scikit-image) and are not clipped.
     radius : float, str or sequence of them, default: 1.0
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each.
+        needs a volume with a voxel size. One for all axes or one for each.
     amount : float, default: 1.0
         Factor of the difference.
     %(mode)s
@@ -294,14 +294,14 @@ def difference_of_gaussians(
     truncate: float = 4.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Keep structures between two sizes: the difference of two Gaussians.
+    """Keep structures between two sizes, as the difference of two Gaussians.
 
     Parameters
     ----------
     %(intensities)s
     low_sigma : float, str or sequence of them
         Standard deviation of the narrower Gaussian, in voxels or as a length such as ``"15
-        nm"``, which needs a volume with a voxel size. One for all axes, or one for each.
+        nm"``, which needs a volume with a voxel size. One for all axes or one for each.
     high_sigma : float, str or sequence of them, optional
         Standard deviation of the wider Gaussian; 1.6 times ``low_sigma`` by default.
     %(mode_nearest)s
@@ -353,19 +353,19 @@ def denoise_wiener(
     *,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Denoise where the local variance is close to the noise, and keep edges.
+    """Denoise where the local variance is close to the noise, which keeps edges.
 
-    The result is ``mean + (1 - noise / variance) * (volume - mean)`` with the mean and the variance
-    of each voxel's window, and the mean where the variance is at most the noise.
+    The result is ``mean + (1 - noise / variance) * (volume - mean)``, with the mean and variance of
+    each voxel's window. Where the variance does not exceed the noise, it is the mean.
 
     Parameters
     ----------
     %(volume)s
     mysize : int or sequence of int, default: 3
-        Extent of the window in voxels, an odd number; one for all axes, or one for each.
+        Extent of the window in voxels, an odd number; one for all axes or one for each.
     noise : float, optional
         The variance of the noise; by default the mean of the local variances of all channels,
-        without NaN, which takes an additional sweep.
+        without NaN, which needs an additional sweep.
     %(dtype)s
 
     See Also
@@ -375,9 +375,9 @@ def denoise_wiener(
 
     Notes
     -----
-    One sweep, two without ``noise``. The halo is ``mysize // 2`` voxels on each side. Computed in
-    float64, also for integers, which overflow in scipy. The volume is 0 beyond its edges, as in
-    scipy.
+    One sweep, or two without ``noise``. The halo is ``mysize // 2`` voxels on each side.
+    Computation is in float64, including for integers, which overflow in scipy. The volume is 0
+    beyond its edges, as in scipy.
 
     References
     ----------

@@ -43,7 +43,7 @@ def gaussian_filter1d(
     %(cval)s
     %(truncate)s
     radius : int, optional
-        Where the Gaussian is cut off, in voxels; by default it follows from ``truncate``.
+        Where the Gaussian is cut off, in voxels; by default determined by ``truncate``.
     %(dtype)s
 
     Returns
@@ -60,7 +60,7 @@ def gaussian_filter1d(
 
     Notes
     -----
-    One sweep. The halo along the axis is the radius, and 0 along the others.
+    One sweep. The halo is the radius along this axis, and 0 along the others.
 
     References
     ----------
@@ -107,7 +107,7 @@ def uniform_filter1d(
 
     Notes
     -----
-    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together.
+    One sweep. The halo along the axis is ``size - 1`` voxels in total.
 
     References
     ----------
@@ -164,9 +164,9 @@ See Also
 
 Notes
 -----
-The result is identical to scipy; the time is independent of ``size``.
+The result is identical to scipy's; the time is independent of ``size``.
 
-One sweep. The halo along the axis is ``size - 1`` voxels, before and after together.
+One sweep. The halo along the axis is ``size - 1`` voxels in total.
 
 References
 ----------
@@ -205,13 +205,13 @@ def _weighted(
         return _along(volume, around.mirrored() if mirrored else around, axis, dtype)
 
     filter1d.__name__ = filter1d.__qualname__ = name
-    filter1d.__doc__ = f"""{verb} with a row of weights along one axis.
+    filter1d.__doc__ = f"""{verb} with a 1-D array of weights along one axis.
 
 Parameters
 ----------
 %(volume)s
 weights : array_like of float
-    The weights, in one dimension.
+    The weights, a 1-D sequence.
 %(axis_1d)s
 %(mode_1d)s
 %(cval)s
@@ -232,7 +232,7 @@ See Also
 
 Notes
 -----
-One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together.
+One sweep. The halo along the axis is ``len(weights) - 1`` voxels in total.
 
 References
 ----------

@@ -45,31 +45,30 @@ def map_overlap(
     Parameters
     ----------
     func : callable
-        Takes one array (z, y, x) for each volume, with ``depth`` more voxels on each side, and
-        returns an array of the same shape, or of the shape without the overlap. Each voxel of the
-        result may depend only on voxels within ``depth``, and not on the position of blocks. Several
-        threads call it; it must not compute with this package.
+        A function of one array (z, y, x) for each volume, with ``depth`` additional voxels on each
+        side. It returns an array of the same shape, or of the shape without the overlap. Each voxel
+        of the result may depend only on voxels within ``depth``, not on the position of blocks.
+        Several threads call the function, and it must not compute with this package.
     *volumes : Volume or numpy.ndarray
-        One or more volumes of one shape. The function is called for each channel, if there are
-        several; a volume without channels is passed for each of them.
+        One or more volumes of the same shape. The function is called separately for each channel; a
+        volume without channels is passed to every call.
     depth : int or sequence, default: 0
         The overlap in voxels: one number for all axes, or for each axis a number or a pair
         ``(before, after)``.
     dtype : dtype, optional
-        The dtype of the result. By default the dtype that the function returns: it is called once for
-        a small block of ones, or, if it fails there, taken to return the dtype of the first volume.
+        The dtype of the result. By default, the dtype that the function returns for a small block
+        of ones, or the dtype of the first volume if this call fails.
     %(mode)s
     %(cval)s
     %(name_and_version)s
     deterministic : bool, default: True
-        False if a second call may return other bits: the result is then stored, and never computed
-        twice.
+        Set it to False if a second call may return different bits: the result is then stored, and
+        never computed twice.
     mixes : {"channels"}, optional
-        ``"channels"`` if the function takes all channels at once: all arrays, also for volumes
-        without channels, and the result then have the axes c, z, y, x.
+        ``"channels"`` if the function processes all channels at once. All arrays and the result
+        then have the axes c, z, y, x, even for volumes without channels.
     channels : int or sequence of str, optional
-        Number or names of the result's channels for ``mixes``; by default as for the first
-        volume.
+        Number or names of the result's channels with ``mixes``; by default the first volume's.
 
     Returns
     -------
@@ -79,8 +78,8 @@ def map_overlap(
     Raises
     ------
     ValueError
-        If no volume is given, shapes differ, or a parameter is out of range; on computation, if the
-        function returns another kind of numbers than ``dtype``, or integers that it cannot hold.
+        If no volume is given, shapes differ, or a parameter is out of range. On computation, if the
+        function returns a different kind of number from ``dtype``, or integers that it cannot hold.
     TypeError
         If ``func`` is not callable, or a volume is neither a volume nor an array.
 
@@ -91,7 +90,7 @@ def map_overlap(
     Notes
     -----
     One sweep, with ``depth`` as halo. The planner assumes that the function needs memory for its
-    inputs and two float64 arrays per block; further memory is not planned.
+    inputs and two float64 arrays per block; additional memory is not planned.
 
     References
     ----------

@@ -52,7 +52,7 @@ def minimum_filter(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
     %(halo)s
 
@@ -91,7 +91,7 @@ def maximum_filter(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
     %(halo)s
 
@@ -129,9 +129,9 @@ def median_filter(
 
     Notes
     -----
-    The result is identical to scipy. A box of 3 x 3 x 3 uses a pruned sorting network. The time of
-    larger boxes is almost independent of their size; other footprints take time in proportion to
-    their voxels.
+    The result is identical to scipy's. A box of 3 x 3 x 3 uses a pruned sorting network. For larger
+    boxes, the time is almost independent of the size; for other footprints, it is proportional to
+    the number of voxels.
 
     %(halo)s
 
@@ -168,7 +168,8 @@ def rank_filter(
     ----------
     %(volume)s
     rank : int
-        0 is the smallest value, 1 the next one; -1 the largest, -2 the one before it.
+        The rank: 0 is the smallest value, 1 the next one, -1 the largest, and -2 the second
+        largest.
     %(size)s
     %(footprint)s
     %(mode)s
@@ -182,7 +183,7 @@ def rank_filter(
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
     %(halo)s
 
@@ -227,8 +228,8 @@ def percentile_filter(
     ----------
     %(volume)s
     percentile : float
-        From 0 to 100, or from -100 to 0: -20 is 80. The result is a value of the footprint,
-        without interpolation.
+        The percentile, from 0 to 100, or from -100 to 0: -20 is 80. The result is a value from the
+        footprint, without interpolation.
     %(size)s
     %(footprint)s
     %(mode)s
@@ -242,7 +243,7 @@ def percentile_filter(
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
     %(halo)s
 

@@ -73,18 +73,18 @@ def spline_filter(
 ) -> Volume:
     """Compute the coefficients of the B-spline through all voxels.
 
-    `zoom`, `shift`, `rotate`, `affine_transform` and `map_coordinates` do this by themselves. Use it
-    to see the coefficients, or to compute several transforms with ``prefilter=False``.
+    Use it to look at the coefficients, or to compute several transforms with ``prefilter=False``.
+    `zoom`, `shift`, `rotate`, `affine_transform` and `map_coordinates` otherwise compute them.
 
     Parameters
     ----------
     %(volume)s
     order : int, default: 3
-        The order of the spline, from 2 to 5; with 0 and 1 voxels are their own coefficients.
+        The order of the spline, from 2 to 5; with 0 and 1, voxels are their own coefficients.
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and ``"nearest"``
-        repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` the volume, and all others
-        mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
+        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
     %(dtype)s
 
     Returns
@@ -102,14 +102,15 @@ def spline_filter(
 
     Notes
     -----
-    scipy filters recursively from one end of the volume to the other. Here each coefficient is the
-    sum over as many voxels as its precision needs, always in one order: for cubic splines 16 on each
-    side for float32, and 29 for float64. The result equals scipy's on float64 within 8 units in the
-    last place of the result's dtype, times the largest coefficient. scipy returns float64 by default.
-    A NaN makes the coefficients within this distance NaN; scipy's, all of its rows.
+    scipy filters recursively from one end of the volume to the other. Here, each coefficient is a
+    sum over as many voxels as its precision needs, always in the same order. Cubic splines need 16
+    on each side for float32, and 29 for float64. The result equals scipy's in float64 within 8
+    units in the last place of the result's dtype, relative to the largest coefficient. scipy
+    returns float64 by default. A NaN affects the coefficients within this distance; in scipy, it
+    affects whole rows.
 
-    One sweep. The halo is this number of voxels, for float32 and float64: 12 and 21 for order 2, 16
-    and 29 for order 3, 21 and 38 for order 4, 26 and 46 for order 5.
+    One sweep. The halo in voxels, for float32 and float64, is 12 and 21 for order 2, 16 and 29 for
+    order 3, 21 and 38 for order 4, and 26 and 46 for order 5.
 
     References
     ----------
@@ -141,12 +142,12 @@ def spline_filter1d(
     ----------
     %(volume)s
     order : int, default: 3
-        The order of the spline, from 2 to 5; with 0 and 1 voxels are their own coefficients.
+        The order of the spline, from 2 to 5; with 0 and 1, voxels are their own coefficients.
     %(axis_1d)s
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and ``"nearest"``
-        repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` the volume, and all others
-        mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
+        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
     %(dtype)s
 
     See Also
@@ -155,7 +156,7 @@ def spline_filter1d(
 
     Notes
     -----
-    Weights and precision are documented at `spline_filter`. One sweep.
+    Weights and precision are documented in `spline_filter`. One sweep.
 
     References
     ----------

@@ -48,7 +48,7 @@ def structure_tensor(
     %(intensities)s
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation of the smoothing Gaussian, in voxels or as a length such as
-        ``"15 nm"``, which needs a volume with a voxel size. One for all axes, or one for each.
+        ``"15 nm"``, which needs a volume with a voxel size. One for all axes or one for each.
     %(mode_constant)s
     %(cval)s
     %(dtype)s
@@ -56,9 +56,9 @@ def structure_tensor(
     Returns
     -------
     tuple of Volume
-        The upper triangle row by row: zz, zy, zx, yy, yx, xx; yy, yx, xx for a volume with two
-        axes. They are float32 for bool, integers of up to 16 bits, float16 and float32; float64 for
-        others. ``dtype`` overrides this.
+        The upper triangle, row by row: zz, zy, zx, yy, yx, xx, or yy, yx, xx for a volume with two
+        axes. The elements are float32 for bool, integers of up to 16 bits, float16 and float32;
+        float64 for other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
@@ -118,9 +118,9 @@ def structure_tensor_eigenvalues(tensor: Sequence[Volume]) -> tuple[Volume, ...]
 
     Notes
     -----
-    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue; float64 uses
-    Jacobi's rotations. For three axes and float32, a common intermediate result is computed once,
-    in 8 bytes for each voxel of a window.
+    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue, and float64 uses
+    Jacobi rotations. For three axes and float32, a common intermediate result is computed once and
+    needs 8 bytes for each voxel of a window.
 
     References
     ----------
@@ -145,16 +145,16 @@ def hessian_matrix(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Volume, ...]:
-    """Compute the Hessian matrix of a smoothed volume by Gaussian derivatives.
+    """Compute the Hessian matrix of a smoothed volume from Gaussian derivatives.
 
-    Each element consists of two successive first derivatives with ``sigma / sqrt(2)``.
+    Each element is computed by two successive first derivatives with ``sigma / sqrt(2)``.
 
     Parameters
     ----------
     %(intensities)s
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes, or one for each.
+        needs a volume with a voxel size. One for all axes or one for each.
     %(mode_constant)s
     %(cval)s
     %(dtype)s
@@ -165,8 +165,8 @@ def hessian_matrix(
 
     Notes
     -----
-    Nine Gaussian filters with a radius of 5.7 sigma each, in one sweep: a window contains 22 slices
-    for each unit of sigma, and two more of the derivatives.
+    Nine Gaussian filters with a radius of 5.7 sigma each, in one sweep. A window contains 22 slices
+    for each unit of sigma, plus two for the derivatives.
 
     References
     ----------
@@ -219,9 +219,9 @@ def hessian_matrix_eigvals(hessian: Sequence[Volume]) -> tuple[Volume, ...]:
 
     Notes
     -----
-    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue; float64 uses
-    Jacobi's rotations. For three axes and float32, a common intermediate result is computed once,
-    in 8 bytes for each voxel of a window.
+    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue, and float64 uses
+    Jacobi rotations. For three axes and float32, a common intermediate result is computed once and
+    needs 8 bytes for each voxel of a window.
 
     References
     ----------
@@ -285,13 +285,13 @@ def frangi(
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
 ) -> Volume:
-    """Measure the similarity of every voxel's neighbourhood to a vessel.
+    """Measure how similar the neighbourhood of each voxel is to a vessel.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of two or three axes, or an array, which is opened. Scale floats to the range
-        from 0 to 1 first; integers keep their scale.
+        A volume or an array with two or three axes. Scale floats to the range from 0 to 1 first;
+        integers keep their scale.
     sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
         Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     alpha : float, default: 0.5
@@ -300,9 +300,9 @@ def frangi(
         Smaller values suppress blobs more.
     gamma : float, optional
         The required amount of structure; by default half of the maximum at the first scale, without
-        NaN, which takes an additional sweep.
+        NaN, which needs an additional sweep.
     black_ridges : bool, default: True
-        Whether to find dark ridges on a bright background, or bright ridges.
+        Whether to find dark ridges on a bright background, instead of bright ridges.
     %(mode)s
     %(cval)s
 
@@ -310,7 +310,7 @@ def frangi(
     -------
     Volume
         A volume from 0 to 1: float32 for bool, integers of up to 16 bits, float16 and float32;
-        float64 for others.
+        float64 for other dtypes.
 
     Raises
     ------
@@ -322,8 +322,8 @@ def frangi(
 
     Notes
     -----
-    One sweep, two without ``gamma``. The halo is about 12 times the largest of ``sigmas`` on each
-    side: compute larger scales on a downsampled volume (`downsample`).
+    One sweep, or two without ``gamma``. The halo is about 12 times the largest of ``sigmas`` on
+    each side: compute large scales on a downsampled volume (`downsample`).
 
     References
     ----------
@@ -381,7 +381,7 @@ def meijering(
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
 ) -> Volume:
-    """Measure the similarity of every voxel's neighbourhood to a neurite.
+    """Measure how similar the neighbourhood of each voxel is to a neurite.
 
     Parameters
     ----------
@@ -390,9 +390,9 @@ def meijering(
         Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     alpha : float, optional
         The weight of the other eigenvalues, from -1000 to 1000, which selects long and flat
-        structures; by default ``1 / (axes + 1)`` for a volume with this number of axes.
+        structures; by default ``1 / (axes + 1)``, with the number of axes.
     black_ridges : bool, default: True
-        Whether to find dark ridges on a bright background, or bright ridges.
+        Whether to find dark ridges on a bright background, instead of bright ridges.
     %(mode)s
     %(cval)s
 
@@ -405,7 +405,7 @@ def meijering(
     -----
     Two sweeps: each scale is divided by its maximum, without NaN. The halo is about 12 times the
     largest of ``sigmas`` on each side. The measure jumps to 0 where a negative eigenvalue outweighs
-    a positive one; in float32, voxels near this limit may differ from scikit-image.
+    a positive one; in float32, voxels near this limit may differ from scikit-image's.
 
     References
     ----------
@@ -463,7 +463,7 @@ def sato(
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
 ) -> Volume:
-    """Measure the similarity of every voxel's neighbourhood to a tube.
+    """Measure how similar the neighbourhood of each voxel is to a tube.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ def sato(
     sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
         Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     black_ridges : bool, default: True
-        Whether to find dark ridges on a bright background, or bright ridges.
+        Whether to find dark ridges on a bright background, instead of bright ridges.
     %(mode)s
     %(cval)s
 
@@ -479,7 +479,7 @@ def sato(
     -------
     Volume
         A volume on the scale of the intensities: float32 for bool, integers of up to 16 bits,
-        float16 and float32; float64 for others.
+        float16 and float32; float64 for other dtypes.
 
     Raises
     ------
@@ -491,7 +491,7 @@ def sato(
 
     Notes
     -----
-    One sweep. The halo is about 12 times the largest of ``sigmas`` on each side: compute larger
+    One sweep. The halo is about 12 times the largest of ``sigmas`` on each side: compute large
     scales on a downsampled volume (`downsample`).
 
     References

@@ -130,7 +130,7 @@ class _Iterations:
 def denoise_tv_chambolle(
     volume: Volume, weight: float | Scalar = 0.1, *, max_num_iter: int = 50
 ) -> Volume:
-    """Denoise and keep edges, with flat areas between them: minimize the total variation.
+    """Denoise by minimizing the total variation, which keeps edges with flat areas between them.
 
     Parameters
     ----------
@@ -138,13 +138,14 @@ def denoise_tv_chambolle(
     weight : float or Scalar, default: 0.1
         How much to denoise, in units of intensity. Start with ``bv.estimate_sigma(volume)``.
     max_num_iter : int, default: 50
-        The number of iterations, from 1; 1 returns the volume. Larger weights need more.
+        The number of iterations, at least 1; 1 returns the volume. Larger weights need more
+        iterations.
 
     Returns
     -------
     Volume
         A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
-        for others.
+        for other dtypes.
 
     Raises
     ------
@@ -158,12 +159,12 @@ def denoise_tv_chambolle(
 
     Notes
     -----
-    One sweep. The halo is ``max_num_iter - 1`` voxels, and memory has four floats per iteration for each
-    voxel of a slice of the slab.
+    One sweep. The halo is ``max_num_iter - 1`` voxels. Memory holds four floats per iteration for
+    each voxel of a slice of the slab.
 
-    All iterations are computed. scikit-image stops earlier if the energy of the whole volume changes
-    by less than ``eps``; the result is its result with ``eps=0``. Intensities keep their scale, so for
-    integers ``weight`` is a multiple of scikit-image's. Each channel is denoised by itself.
+    All iterations are computed, as in scikit-image with ``eps=0``; otherwise, scikit-image stops
+    when the energy of the whole volume changes by less than ``eps``. Intensities keep their scale,
+    so for integers ``weight`` is a multiple of scikit-image's. Each channel is denoised separately.
 
     References
     ----------

@@ -32,9 +32,9 @@ def fftconvolve(
     patch: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Convolve with a large array of weights, by Fourier transforms of blocks.
+    """Convolve with a large array of weights, using Fourier transforms of blocks.
 
-    The time hardly depends on the number of weights: use it for more than about a hundred.
+    Use it for more than about a hundred weights: the time hardly depends on their number.
 
     Parameters
     ----------
@@ -49,10 +49,10 @@ def fftconvolve(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or does not have one entry for each axis; on computation, if a
-        voxel is NaN or infinite.
+        If a parameter is out of range, or does not have one entry for each axis. On computation, if
+        a voxel is NaN or infinite.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -60,11 +60,11 @@ def fftconvolve(
 
     Notes
     -----
-    The result equals `convolve`, within 16 units in the last place of the result's dtype, times the
-    sum of the weights' magnitudes and the largest voxel. Computed in float64. Blocks start at the
-    first voxel of the volume, and overlap by the extent of the weights, so the result does not depend
-    on slabs. `scipy.signal.fftconvolve` with ``mode="same"`` is the same for odd extents and
-    ``mode="constant"``.
+    The result equals `convolve` within 16 units in the last place of the result's dtype, relative
+    to the sum of the weights' magnitudes times the largest voxel. Computation is in float64. Blocks
+    start at the first voxel of the volume, and overlap by the extent of the weights, so the result
+    does not depend on slabs. `scipy.signal.fftconvolve` with ``mode="same"`` gives the same result
+    for odd extents and ``mode="constant"``.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 

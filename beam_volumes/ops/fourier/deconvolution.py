@@ -225,9 +225,9 @@ def richardson_lucy(
     patch: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Remove the blur of an instrument by Richardson-Lucy deconvolution, in overlapping blocks.
+    """Remove an instrument's blur by Richardson-Lucy deconvolution of overlapping blocks.
 
-    Use it for images with noise of photons, such as light microscopy, and a known point spread
+    Use it for images with photon noise, such as from light microscopy, and a known point spread
     function.
 
     Parameters
@@ -237,30 +237,31 @@ def richardson_lucy(
     %(psf)s
         No number may be negative.
     iterations : int, default: 50
-        More iterations restore finer detail, and amplify noise.
+        Number of iterations. More iterations restore finer detail but amplify noise.
     tv : float, default: 0.0
-        Weight of the total variation, which limits noise; up to 0.1; 0.002 is common. 0 is the plain method.
+        Weight of the total variation, which limits noise, up to 0.1; 0.002 is common. 0 is the
+        plain method.
     %(mode_unwrapped)s
     %(cval)s
     context : int or sequence of int, optional
-        Voxels that each block discards at each face: one number for all axes, or one for each. By
-        default four times the distance that contains all but 1e-4 of ``psf``.
+        Number of voxels that each block discards at each face; one number for all axes or one for
+        each. By default four times the distance that contains all but 1e-4 of ``psf``.
     %(patch_of_block)s
     %(dtype)s
 
     Returns
     -------
     Volume
-        A volume that is not negative: float32 for bool, integers of up to 16 bits, float16 and float32;
-        float64 for others. ``dtype`` overrides this.
+        A volume without negative voxels: float32 for bool, integers of up to 16 bits, float16 and
+        float32; float64 for other dtypes. ``dtype`` overrides this.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis; on computation, if a
-        voxel is NaN or infinite.
+        If a parameter is out of range or does not have one entry for each axis. On computation, if
+        a voxel is NaN or infinite.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
     See Also
     --------
@@ -269,15 +270,16 @@ def richardson_lucy(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
-    on ``patch`` and ``context``: with the default context, two grids of blocks differed by less than
-    1e-4 of the largest voxel after 30 iterations, in tests with Gaussians. The volume is extended by
-    ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were data.
-    scikit-image uses zeros there, which makes the estimate brighter at the edges; in the inside, the
-    results agree. Computed in the dtype of the result before ``dtype``. The first estimate is constant.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It
+    depends on ``patch`` and ``context``. In tests with Gaussians and the default context, two grids
+    of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The volume is
+    extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were
+    data. scikit-image uses zeros there, which makes the estimate brighter at the edges; in the
+    interior, the results agree. Computation is in the result's default dtype. The first estimate is
+    constant.
 
-    One sweep. A slab needs whole blocks, and memory for nine arrays of this dtype and a block's shape,
-    thirteen with ``tv``. Each iteration takes four Fourier transforms of each block.
+    One sweep. A slab needs whole blocks, and memory for nine arrays (thirteen with ``tv``) with
+    this dtype and a block's shape. Each iteration needs four Fourier transforms of each block.
 
     References
     ----------
@@ -311,8 +313,8 @@ def richardson_lucy_residuals(
 ) -> Scalar:
     """Compute how far the blurred result of `richardson_lucy` is from the volume after each iteration.
 
-    Use it on a part of the volume, to choose the number of iterations: beyond the noise of the volume,
-    iterations amplify noise.
+    Use it on a part of the volume to choose the number of iterations. Once residuals are below the
+    noise, more iterations only amplify it.
 
     Parameters
     ----------
@@ -321,13 +323,13 @@ def richardson_lucy_residuals(
     %(psf)s
         No number may be negative.
     iterations : int, default: 50
-        The number of iterations, and of results.
+        The number of iterations and of results.
     tv : float, default: 0.0
         Weight of the total variation, as in `richardson_lucy`.
     %(mode_unwrapped)s
     %(cval)s
     context : int or sequence of int, optional
-        Voxels that each block discards at each face, as in `richardson_lucy`.
+        Number of voxels that each block discards at each face, as in `richardson_lucy`.
     %(patch_of_block)s
 
     Returns
@@ -339,7 +341,7 @@ def richardson_lucy_residuals(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, or the volume has
-        several channels or no voxels; on computation, if a voxel is NaN or infinite.
+        several channels or no voxels. On computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -349,7 +351,8 @@ def richardson_lucy_residuals(
 
     Notes
     -----
-    One sweep, which takes as long as `richardson_lucy`. Blocks along x follow one another in a thread.
+    One sweep, which takes as long as `richardson_lucy`. Blocks along x are computed one after
+    another in a thread.
 
     References
     ----------
@@ -408,9 +411,9 @@ def wiener(
     patch: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Remove the blur of an instrument by a Wiener filter, in overlapping blocks.
+    """Remove an instrument's blur with a Wiener filter on overlapping blocks.
 
-    It is much faster than `richardson_lucy`. The result has negative voxels where it overshoots.
+    Use it if `richardson_lucy` is too slow. The result has negative voxels where it overshoots.
 
     Parameters
     ----------
@@ -421,8 +424,8 @@ def wiener(
     %(mode_unwrapped)s
     %(cval)s
     context : int or sequence of int, optional
-        Voxels that each block discards at each face: one number for all axes, or one for each. By
-        default the distance that contains all but 1e-4 of the filter's weights.
+        Number of voxels that each block discards at each face; one number for all axes or one for
+        each. By default the distance that contains all but 1e-4 of the filter's weights.
     %(patch_of_block)s
     %(dtype)s
 
@@ -439,8 +442,8 @@ def wiener(
     Notes
     -----
     Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
-    on ``patch`` and ``context``. scikit-image's result is the same in the inside, as if the volume
-    repeated beyond its edges, and it is clipped from -1 to 1. Computed in float64.
+    on ``patch`` and ``context``. scikit-image's result is the same in the interior; it treats the
+    volume as periodic, and clips from -1 to 1. Computation is in float64.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 
@@ -512,12 +515,12 @@ def _context(
 def gaussian_psf(
     sigma: float | Sequence[float], ndim: int = 3, *, truncate: float = 4.0
 ) -> np.ndarray:
-    """Make a Gaussian point spread function, for `richardson_lucy` and `wiener`.
+    """Make a Gaussian point spread function for `richardson_lucy` and `wiener`.
 
     Parameters
     ----------
     sigma : float or sequence of float
-        Standard deviation in voxels; one number for all axes, or one for each.
+        Standard deviation in voxels; one number for all axes or one for each.
     ndim : int, default: 3
         Number of axes for a single ``sigma``.
     truncate : float, default: 4.0
@@ -526,7 +529,7 @@ def gaussian_psf(
     Returns
     -------
     numpy.ndarray
-        An array of float64 with sum 1 and an odd number of voxels along each axis.
+        A float64 array with sum 1 and an odd number of voxels along each axis.
 
     Raises
     ------

@@ -220,29 +220,29 @@ def _check_complex(volume: Volume, name: str) -> None:
 def fftn(volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "backward") -> Volume:
     """Compute the Fourier transform of a whole volume.
 
-    Use it to look at spectra, or before `fourier_gaussian` and its relatives. To filter frequencies,
-    `fourier_filter` is shorter and faster.
+    Use it to look at spectra, or before `fourier_gaussian` and related functions. To filter
+    frequencies, `fourier_filter` is simpler and faster.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: real numbers without channels,
-        or complex numbers as the channels ``real`` and ``imag``.
+        A volume or an array with up to three axes: real numbers without channels, or complex
+        numbers as the channels ``real`` and ``imag``.
     %(axes)s
     norm : {"backward", "ortho", "forward"}, default: "backward"
-        The scale, as in `numpy.fft.fftn`.
+        The normalization, as in `numpy.fft.fftn`.
 
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in the order of frequencies of numpy: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for others. It keeps the voxel
-        size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
+        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
+        the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not offered; on
+        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -255,10 +255,10 @@ def fftn(volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "b
 
     Notes
     -----
-    Three sweeps. The first one transforms lines along x and y. Its result is stored for the run. The
-    second one transforms lines along z, and stores them. The third one brings them into the order of
-    the volume. Without z, there is one sweep. If whole slices do not fit in memory, more results are
-    stored. Each line is transformed as a whole by `scipy.fft`, so the result does not depend on slabs.
+    Three sweeps. The first transforms lines along x and y, and the second lines along z; their
+    results are stored for the run. The third restores the order of the volume. Without z, there is
+    one sweep. If whole slices do not fit in memory, more results are stored. `scipy.fft` transforms
+    whole lines, so the result does not depend on slabs.
 
     References
     ----------
@@ -287,8 +287,8 @@ def ifftn(
 
     Notes
     -----
-    It takes as many sweeps as `fftn`, and two more if its input is a computed spectrum of all axes. For
-    a spectrum of real voxels, the result is the channel ``real``.
+    It needs as many sweeps as `fftn`, and two more if its input is a computed spectrum of all axes.
+    If the original volume is real, so is the result: use its channel ``real``.
 
     References
     ----------
@@ -308,18 +308,18 @@ def ifftn(
 def rfftn(
     volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "backward"
 ) -> Volume:
-    """Compute half of the Fourier transform of a whole volume of real numbers.
+    """Compute half of the Fourier transform of a whole real volume.
 
-    The other half has the conjugate numbers. Use it instead of `fftn` to store half as much.
+    Use it instead of `fftn` to store half as much: the other half contains the conjugate numbers.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened: real numbers without channels.
+        A volume or an array with up to three axes: real numbers without channels.
     %(axes)s
-        The last of them is halved, from n to ``n // 2 + 1`` frequencies.
+        The last of these is halved, from n to ``n // 2 + 1`` frequencies.
     norm : {"backward", "ortho", "forward"}, default: "backward"
-        The scale, as in `numpy.fft.rfftn`.
+        The normalization, as in `numpy.fft.rfftn`.
 
     See Also
     --------
@@ -328,8 +328,8 @@ def rfftn(
 
     Notes
     -----
-    It takes as many sweeps as `fftn`. Each line is transformed as a whole by `scipy.fft`, so the result
-    does not depend on slabs.
+    It needs as many sweeps as `fftn`. `scipy.fft` transforms whole lines, so the result does not
+    depend on slabs.
 
     References
     ----------
@@ -345,7 +345,7 @@ def rfftn(
     volume = as_volume(volume)
     if volume.space.has_channels:
         raise ValueError(
-            "rfftn: volume has channels, and it takes real numbers; select one with volume.sel(c=...)"
+            "rfftn: volume has channels, but real numbers are needed; select one with volume.sel(c=...)"
         )
     return _transformed(volume, axes, norm, "rfftn", False)
 
@@ -357,19 +357,19 @@ def irfftn(
     axes: int | Sequence[int] | None = None,
     norm: str = "backward",
 ) -> Volume:
-    """Compute a volume of real numbers from half of its Fourier transform.
+    """Compute a real volume from half of its Fourier transform.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         A spectrum, as from `rfftn`, with the channels ``real`` and ``imag``.
     shape : sequence of int, optional
-        Shape of the result along ``axes``. By default the last extent is even: twice the number of
+        Shape of the result along ``axes``. By default, the last extent is even: twice the number of
         frequencies, minus 2.
     %(axes)s
-        The last of them is the halved one.
+        The last of these is the halved one.
     norm : {"backward", "ortho", "forward"}, default: "backward"
-        The scale, as in `numpy.fft.irfftn`.
+        The normalization, as in `numpy.fft.irfftn`.
 
     Returns
     -------
@@ -380,7 +380,7 @@ def irfftn(
     ------
     ValueError
         If there is no such axis, the volume does not have the channels ``real`` and ``imag``, or
-        ``shape`` does not fit; on computation, if a voxel is NaN or infinite.
+        ``shape`` does not fit. On computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -390,7 +390,7 @@ def irfftn(
 
     Notes
     -----
-    Two sweeps for a stored spectrum, one without z, and one more for a computed spectrum.
+    Two sweeps for a stored spectrum (one without z), and one more for a computed spectrum.
 
     References
     ----------
@@ -456,7 +456,7 @@ def fftshift(volume: Volume, axes: int | Sequence[int] | None = None) -> Volume:
 
     Notes
     -----
-    Parts of the volume are exchanged. An opened volume needs no additional sweep.
+    Parts of the volume trade places, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -480,7 +480,7 @@ def ifftshift(volume: Volume, axes: int | Sequence[int] | None = None) -> Volume
 
     Notes
     -----
-    Parts of the volume are exchanged. An opened volume needs no additional sweep.
+    Parts of the volume trade places, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -541,8 +541,7 @@ def fourier_gaussian(volume: Volume, sigma: float | str | Sequence[float | str])
     -----
     %(pointwise)s
 
-    The smoothed volume is as if the volume repeated beyond its edges. scipy's ``n`` is not needed:
-    spectra are complete.
+    The volume is treated as periodic. scipy's ``n`` is not needed, because spectra are complete.
 
     References
     ----------
@@ -576,7 +575,7 @@ def fourier_uniform(volume: Volume, size: float | Sequence[float]) -> Volume:
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Extent of the box in voxels; one for all axes, or one for each.
+        Extent of the box in voxels; one for all axes or one for each.
 
     See Also
     --------
@@ -587,9 +586,9 @@ def fourier_uniform(volume: Volume, size: float | Sequence[float]) -> Volume:
     -----
     %(pointwise)s
 
-    The result is as if the volume repeated beyond its edges. scipy's ``n`` is not needed: spectra are
-    complete. A size of 0 changes nothing, as in `fourier_ellipsoid`; with scipy it removes all
-    frequencies except 0.
+    The volume is treated as periodic. scipy's ``n`` is not needed, because spectra are complete. A
+    size of 0 changes nothing, as in `fourier_ellipsoid`; in scipy, it removes all frequencies
+    except 0.
 
     References
     ----------
@@ -617,14 +616,14 @@ def fourier_uniform(volume: Volume, size: float | Sequence[float]) -> Volume:
 
 @documented_like(fourier_gaussian)
 def fourier_shift(volume: Volume, shift: float | Sequence[float]) -> Volume:
-    """Multiply a spectrum so its volume moves, also by parts of a voxel.
+    """Shift a volume in Fourier space, including by fractions of a voxel.
 
     Parameters
     ----------
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     shift : float or sequence of float
-        The distance in voxels; one for all axes, or one for each.
+        The distance in voxels; one for all axes or one for each.
 
     See Also
     --------
@@ -635,8 +634,8 @@ def fourier_shift(volume: Volume, shift: float | Sequence[float]) -> Volume:
     -----
     %(pointwise)s
 
-    Voxels that leave the volume at one side enter at the other. scipy's ``n`` is not needed: spectra are
-    complete.
+    Voxels that leave the volume on one side enter it on the opposite side. scipy's ``n`` is not
+    needed, because spectra are complete.
 
     References
     ----------
@@ -674,7 +673,7 @@ def fourier_ellipsoid(volume: Volume, size: float | Sequence[float]) -> Volume:
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Diameters of the ellipsoid in voxels; one for all axes, or one for each.
+        Diameters of the ellipsoid in voxels; one for all axes or one for each.
 
     See Also
     --------
@@ -685,8 +684,7 @@ def fourier_ellipsoid(volume: Volume, size: float | Sequence[float]) -> Volume:
     -----
     %(pointwise)s
 
-    The result is as if the volume repeated beyond its edges. scipy's ``n`` is not needed: spectra are
-    complete.
+    The volume is treated as periodic. scipy's ``n`` is not needed, because spectra are complete.
 
     References
     ----------
@@ -751,34 +749,35 @@ def fourier_filter(
     name: str | None = None,
     version: str | int | None = None,
 ) -> Volume:
-    """Multiply the frequencies of a volume by a function of them.
+    """Multiply the spectrum of a volume by a function of frequency.
 
-    Use it to remove stripes, or to keep a band of sizes.
+    Use it to remove stripes, or to keep structures in a range of sizes.
 
     Parameters
     ----------
     %(volume)s
-        Each channel is filtered by itself.
+        Each channel is filtered separately.
     func : callable
-        Takes an array of frequencies for each of the axes, in the order of ``axes``, in cycles per voxel
-        from -0.5 to 0.5. They broadcast against each other. It returns factors: real or complex numbers
-        that broadcast with them. For real results, opposite frequencies have conjugate factors; imaginary
-        parts of the result are dropped. Several threads call it.
+        A function of one array of frequencies for each axis, in the order of ``axes``, in cycles
+        per voxel from -0.5 to 0.5. The arrays broadcast against each other. The function returns
+        factors: real or complex numbers that broadcast with the arrays. For real results, opposite
+        frequencies need conjugate factors; imaginary parts of the result are dropped. Several
+        threads call the function.
     axes : int or sequence of int, optional
-        Axes to transform, counted from 0, or from -1 backwards; all by default. ``axes=(1, 2)`` filters
-        slice by slice.
+        Axes to transform, counted from 0, or backwards from -1; all by default. ``axes=(1, 2)``
+        filters slice by slice.
     %(name_and_version)s
 
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
-        others.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes.
 
     Raises
     ------
     ValueError
-        If there is no such axis; on computation, if a voxel is NaN or infinite, or the shape of the
+        If there is no such axis. On computation, if a voxel is NaN or infinite, or the shape of the
         factors is wrong.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``func`` is not callable.
@@ -790,11 +789,11 @@ def fourier_filter(
 
     Notes
     -----
-    The result is as if the volume repeated beyond its edges. Without z, there is one sweep if whole
-    slices fit in memory, otherwise one more for each change between rows and columns. With z, there are
-    three: spectra of slices are stored, filtered along z, and stored again. Each complex number takes 8
-    bytes for results in float32, and 16 in float64. Lines are transformed as a whole by `scipy.fft`, so
-    the result does not depend on slabs.
+    The volume is treated as periodic. Without z, there is one sweep if whole slices fit in memory,
+    otherwise one more for each change between rows and columns. With z, there are three: spectra of
+    slices are stored, filtered along z, and stored again. Each complex number needs 8 bytes for
+    results in float32, and 16 bytes in float64. `scipy.fft` transforms whole lines, so the result
+    does not depend on slabs.
 
     References
     ----------

@@ -159,25 +159,25 @@ def apply_transforms(
 ) -> Volume:
     """Apply one transform to each slice, or to each frame of a movie.
 
-    Use it to align serial sections or a drifting film, with the transforms of `register_slices`,
-    `register_frames` or of another program.
+    Use it to align serial sections or a drifting movie, with transforms from `register_slices`,
+    `register_frames` or a different program.
 
     Parameters
     ----------
     %(volume)s
     transforms : array_like, table or path
         For each slice, the position of its first voxel in the aligned volume, (y, x), or a matrix
-        that maps indices to positions: 2 x 2, or homogeneous with the position in its last column. A
-        table, such as the result of `register_slices`, a DataFrame or the path of a CSV file, has
-        columns ``y`` and ``x``, and optionally the matrix in ``m_yy``, ``m_yx``, ``m_xy`` and
-        ``m_xx``. In voxels. If the volume has an axis of time, there is one transform for each
-        frame instead, of all axes of space.
+        that maps indices to positions, in voxels. A matrix is 2 x 2, or homogeneous with the
+        position in its last column. A table can be the result of `register_slices`, a DataFrame or
+        the path of a CSV file. It has columns ``y`` and ``x``, and optionally the matrix in
+        ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, there is instead
+        one transform for each frame, for all spatial axes.
     bounding_box : bool, default: False
-        Whether to enlarge the result to contain all transformed slices or frames, or to keep the
-        shape.
+        Whether to enlarge the result to contain all transformed slices or frames, instead of
+        keeping the shape.
     order : {0, 1}, default: 1
-        0 is the nearest voxel, 1 is linear. Positions within a millionth of a voxel of whole numbers
-        count as whole, and copy voxels.
+        0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an integer are rounded; voxels
+        are then copied, not interpolated.
     mode : {"constant", "nearest"}, default: "constant"
         The value outside of a slice: ``cval``, or the nearest voxel of its edge.
     %(outside_cval)s
@@ -191,10 +191,10 @@ def apply_transforms(
     Raises
     ------
     ValueError
-        If a parameter is out of range, there is not one transform for each slice or frame, a matrix
-        has no inverse, or the volume has no voxels or no axes y and x.
+        If a parameter is out of range, the number of transforms does not match the slices or
+        frames, a matrix has no inverse, or the volume has no voxels or no axes y and x.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool with ``order=1``.
+        If ``volume`` is neither a volume nor an array, or is bool with ``order=1``.
 
     See Also
     --------
@@ -205,8 +205,8 @@ def apply_transforms(
     Notes
     -----
     %(streams)s
-    Slices are not mixed, so each slice is read once. Slabs of a frame read the voxels that any
-    frame needs, so their overlap grows with the drift.
+    Slices are transformed separately, so each is read once. Slabs of a frame read the voxels that
+    any frame needs, so their overlap grows with the drift.
 
     References
     ----------

@@ -16,14 +16,15 @@ from beam_volumes.ops.parameters.docs import documented
 
 @documented
 def stack(volumes: Sequence[Volume], names: Sequence[str] | None = None) -> Volume:
-    """Stack volumes as channels of one.
+    """Stack volumes as the channels of one volume.
 
     Parameters
     ----------
     volumes : sequence of Volume or numpy.ndarray
-        One or more volumes of one shape. All channels of a volume are used.
+        One or more volumes of the same shape. All channels of a volume are used.
     names : sequence of str, optional
-        A different name for each channel. By default the names from the volumes, if all have names.
+        A different name for each channel. By default, the names from the volumes, if all have
+        names.
 
     Returns
     -------
@@ -44,7 +45,7 @@ def stack(volumes: Sequence[Volume], names: Sequence[str] | None = None) -> Volu
 
     Notes
     -----
-    Voxels are not copied. Each channel is computed separately, in the same sweep. Stored chunks that
+    Voxels are not copied. Channels are computed separately in the same sweep. Stored chunks that
     contain all channels are decoded once.
 
     References
@@ -89,7 +90,7 @@ def channels(volume: Volume) -> tuple[Volume, ...]:
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume with or without an axis of channels, or an array.
+        A volume or an array, with or without a channel axis.
 
     Returns
     -------

@@ -44,47 +44,46 @@ def fuse(
     """Fuse overlapping tiles into one volume.
 
     Use it for the tiles of a microscope with a moving stage, once their positions are known. The
-    volume is lazy: filters, labels and pyramids of it are computed in the same sweep.
+    volume is lazy, so filters, labels and pyramids are computed in the same sweep.
 
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Opened tiles of one dtype, with the same axes and channels. A tile covers its voxels with
-        their full extent, half a voxel around their centres. Tiles with channels are fused channel
-        by channel. Tiles of other voxel sizes than the first need matrices that scale them, or
-        ``physical=True``.
+        Opened tiles with the same dtype, axes and channels. A tile extends half a voxel beyond the
+        centres of its outer voxels. Tiles with channels are fused channel by channel. Tiles with a
+        different voxel size from the first need matrices that scale them, or ``physical=True``.
     transforms : array_like, table, path or None
-        For each tile the position of its first voxel, or a matrix that maps its indices to
-        positions: square, or homogeneous with the position in its last column. One entry for each
-        axis of space. A table, such as a DataFrame or the path of a CSV file, has a column for each
-        axis, named z, y and x, and a row for each tile, in order. With None, tiles are placed by
+        For each tile, the position of its first voxel, or a matrix that maps its indices to
+        positions: square, or homogeneous with the position in its last column. Positions have an
+        entry for each spatial axis. A table, such as a DataFrame or the path of a CSV file, has
+        columns named z, y and x, and a row for each tile, in order. With None, tiles are placed by
         their own origins.
     physical : bool, default: False
         Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
         indices times the voxel size.
     shape : sequence of int, optional
-        Shape of a result that begins at position 0; by default the result begins and ends with the
+        Shape of the result, which then begins at position 0. By default, the result covers all
         tiles.
     voxel_size : float or sequence of float, optional
         Voxel size of the result, in the unit of the tiles; the first tile's by default.
         Larger voxels are sampled, not averaged.
     blending : {"linear", "cosine", "max", "mean", "first"}, default: "linear"
-        The value where tiles overlap. ``"linear"`` is a mean with weights that are proportional to
-        the distance to the tile's border, multiplied over the axes; so the weights change linearly
-        from one tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile
-        in the given order.
+        How to combine overlapping tiles. ``"linear"`` is a weighted mean. Weights are proportional
+        to the distance from the tile's border along each axis, so they change linearly from one
+        tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile in the
+        given order.
     order : {0, 1}, default: 1
-        0 takes the nearest voxel of a tile, 1 interpolates linearly. Positions within a millionth
-        of a voxel of whole numbers count as whole, and copy voxels.
+        0 is the nearest voxel of a tile, 1 is linear. Positions within 1e-6 of an integer are
+        rounded; voxels are then copied, not interpolated.
     fill : float, default: 0
-        The value where no tile is.
+        The value outside of all tiles.
     dtype : dtype, optional
-        Dtype of the result; the tiles' dtype by default. Integers are rounded half to even, and
-        saturate.
+        Dtype of the result; the tiles' dtype by default. Integers are rounded half to even and
+        clipped to the dtype's range.
     gain : float or sequence of float, default: 1.0
-        Factor for the voxels; one for all tiles, or one for each.
+        Factor for the voxels; one for all tiles or one for each.
     offset : float or sequence of float, default: 0.0
-        Number that is added after ``gain``; one for all tiles, or one for each.
+        Number to add after applying ``gain``; one for all tiles or one for each.
 
     Returns
     -------
@@ -95,10 +94,10 @@ def fuse(
     ------
     ValueError
         If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
-        is computed and not opened.
+        is computed instead of opened.
     TypeError
-        If a tile is neither a volume nor an array, if tiles have several dtypes, integers of 64
-        bits, or are bool and would be interpolated or averaged.
+        If a tile is neither a volume nor an array, or if tiles have different dtypes, have integers
+        of 64 bits, or are bool and would be interpolated or averaged.
 
     See Also
     --------
@@ -107,12 +106,11 @@ def fuse(
 
     Notes
     -----
-    One sweep. Only the parts of tiles that a block of the result needs are read, about 16 MiB of
-    the result at a time. Blocks begin and end inside chunks of the tiles, so these chunks are read
-    several times: `Plan.explain` with ``verbose=True`` shows how often on average, for a sweep over
-    the whole volume. The bytes that a plan reads are counted in blocks of the result. Write the
-    result once if several runs need it. Values are computed as float64, from positions in the whole
-    volume, and summed in the order of the tiles.
+    One sweep. The result is computed in blocks of about 16 MiB, which read only the parts of tiles
+    that they need. Chunks of tiles that span several blocks are read several times; `Plan.explain`
+    with ``verbose=True`` shows how often on average. The bytes that a plan reads are counted in
+    blocks of the result. If several runs need the result, write it once. Values are computed as
+    float64, from positions in the whole volume, and summed in the order of the tiles.
 
     References
     ----------
@@ -273,7 +271,7 @@ def _shape(first: Volume, shape: Sequence[int]) -> list[int]:
     given = list(shape)
     if len(given) != len(first.space.axes):
         raise ValueError(
-            f"fuse: shape={shape!r} has {len(given)} entries for {len(first.space.axes)} axes of space"
+            f"fuse: shape={shape!r} has {len(given)} entries for {len(first.space.axes)} spatial axes"
         )
     return par.whole_numbers(given, first.space.visible, 1, "shape", 1)
 

@@ -23,9 +23,9 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
     Parameters
     ----------
     volumes : sequence of Volume or numpy.ndarray
-        One or more volumes with the same axes, and of one shape except along ``axis``.
+        One or more volumes with the same axes, and with the same shape except along ``axis``.
     axis : int, default: 0
-        The axis, counted from 0, or from -1 backwards; it cannot be time.
+        The axis, counted from 0, or backwards from -1; it cannot be the time axis.
 
     Returns
     -------
@@ -46,8 +46,8 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
 
     Notes
     -----
-    Each volume is padded to the whole extent, and then selected, in the same sweep. For files along
-    z, ``bv.open([first, second])`` is faster.
+    In one sweep, each volume is padded to the whole extent, and then selected where it has voxels.
+    To join files along z, ``bv.open([first, second])`` is faster.
 
     References
     ----------
@@ -75,7 +75,7 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
         if v.axes != first.axes or alike != [n for k, n in enumerate(first.shape) if k != along]:
             raise ValueError(
                 f"concatenate: volumes of shapes {first.shape} ({' '.join(first.axes)}) and {v.shape} "
-                f"({' '.join(v.axes)}) differ in another axis than {name}; crop or pad them first"
+                f"({' '.join(v.axes)}) differ along an axis other than {name}; crop or pad them first"
             )
         at_one_place = (
             replace(u.space, origin=(0.0, 0.0, 0.0), sliced_from=None) for u in (first, v)
@@ -83,7 +83,7 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
         shared_space("concatenate", *(Volume(first.nodes, space) for space in at_one_place))
     if name == "t":
         raise ValueError(
-            "concatenate: points in time are not joined; write each, and open them as a list"
+            "concatenate: time points are not joined; write each, and open them as a list"
         )
     if name == "c":
         return stack(all_of_them)

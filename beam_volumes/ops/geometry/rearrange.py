@@ -25,19 +25,20 @@ _PADDED = {"constant": "constant", "edge": "nearest", "reflect": "mirror", "symm
 def pad(
     volume: Volume, pad_width: Any, mode: str = "constant", constant_values: float = 0
 ) -> Volume:
-    """Pad a volume.
+    """Pad a volume along its axes.
 
     Parameters
     ----------
     %(volume)s
     pad_width : int, pair of int or sequence of pairs of int
-        Voxels before and after: one number for all sides, a pair for all axes, or a pair for each.
+        Number of voxels before and after: one number for all sides, a pair for all axes, or a pair
+        for each axis.
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "constant"
-        The voxels outside: ``constant_values``, the outer voxels, the volume mirrored, without
-        repeating the outer voxel (``"reflect"``) or with it (``"symmetric"``), or the volume
-        repeated (``"wrap"``).
+        The values outside: ``constant_values``, the outer voxels (``"edge"``), the mirrored volume
+        without (``"reflect"``) or with (``"symmetric"``) the outer voxel, or the repeated volume
+        (``"wrap"``).
     constant_values : float, default: 0
-        The value outside with ``"constant"``, a number of the volume's dtype.
+        The value outside for ``"constant"``, a number of the volume's dtype.
 
     Returns
     -------
@@ -47,7 +48,7 @@ def pad(
     Raises
     ------
     ValueError
-        If ``pad_width`` is invalid, ``mode`` is not offered, the volume's dtype cannot hold
+        If ``pad_width`` is invalid, ``mode`` is not supported, the volume's dtype cannot hold
         ``constant_values``, or the volume has no voxels.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -60,8 +61,8 @@ def pad(
     -----
     %(streams)s
 
-    With ``"wrap"``, an opened volume is read at its other end first. A computed volume is stored for
-    the run, unless it is a chain of wrapped filters.
+    With ``"wrap"``, an opened volume is first read at its opposite end. A computed volume is stored
+    for the run, unless it is a chain of wrapped filters.
 
     References
     ----------
@@ -100,12 +101,13 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
     ----------
     %(volume)s
     axis : int or sequence of int, optional
-        Axes to reverse, counted from 0, or from -1 backwards; all by default.
+        Axes to reverse, counted from 0, or backwards from -1; all by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype with the same origin: voxels are mirrored within their box.
+        A volume of the input's dtype with the same origin: voxels are mirrored within the volume's
+        extent.
 
     Raises
     ------
@@ -120,8 +122,8 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
 
     Notes
     -----
-    An opened volume is read in reverse. A computed volume that is reversed along z is stored for the
-    run and read again, in one more sweep.
+    An opened volume is read in reverse. A computed volume that is reversed along z is stored for
+    the run and read again in one additional sweep.
 
     References
     ----------
@@ -151,13 +153,14 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
     ----------
     %(volume)s
     axes : sequence of int, optional
-        For each axis of the result, the axis of the volume; by default all in reverse.
+        For each axis of the result, the corresponding axis of the volume; by default, the order is
+        reversed.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. Names of axes stay in place; voxel sizes and origin follow the
-        voxels.
+        A volume of the input's dtype. Names of axes do not change; voxel sizes and origin are
+        permuted with the voxels.
 
     Raises
     ------
@@ -173,7 +176,7 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
     Notes
     -----
     An opened volume is read in the new order. A computed volume is stored for the run and read
-    again, in one more sweep.
+    again in one additional sweep.
 
     References
     ----------
@@ -206,14 +209,14 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
 
 @documented
 def coordinates(volume: Volume, axis: int, *, physical: bool = False) -> Volume:
-    """Make a volume of the coordinates of voxels along an axis.
+    """Make a volume of voxel coordinates along an axis.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        The volume for the shape, voxel size and origin. Its voxels are not read.
+        The volume that defines the shape, voxel size and origin. Its voxels are not read.
     axis : int
-        The axis, counted from 0, or from -1 backwards.
+        The axis, counted from 0, or backwards from -1.
     physical : bool, default: False
         Whether to return positions in the volume's unit, from its origin and voxel size, instead of
         indices.

@@ -19,19 +19,19 @@ _MAX_WINDOW = 1 << 20
 
 @documented
 def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean") -> Volume:
-    """Combine windows of ``factors`` voxels into one voxel each.
+    """Combine each window of ``factors`` voxels into one voxel.
 
-    Windows start at the first voxel, and are clipped at the far edges.
+    Windows start at the first voxel and are clipped at the far edges.
 
     Parameters
     ----------
     %(volume)s
     factors : int or sequence of int
-        Extent of windows in voxels; one number for all axes, or one for each.
+        Extent of windows in voxels; one number for all axes or one for each.
     method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
-        The result for a window. Means of integers are rounded half to even. The median of an even
-        number of voxels is the lower middle one. ``"mode"`` is the most frequent value, the
-        smallest of several. ``"stride"`` is the first voxel.
+        How to combine the voxels of a window. Means of integers are rounded half to even. The
+        median of an even number of voxels is the lower of the middle two. ``"mode"`` is the most
+        frequent value, the smallest if there are several. ``"stride"`` is the first voxel.
 
     Returns
     -------
@@ -118,19 +118,19 @@ def upsample(
     order: int = 0,
     like: Volume | None = None,
 ) -> Volume:
-    """Divide each voxel into ``factors`` voxels.
+    """Divide each voxel into ``factors`` voxels along the axes.
 
     Parameters
     ----------
     %(volume)s
     factors : int or sequence of int
-        Number of voxels per voxel; one for all axes, or one for each.
+        Number of new voxels per voxel; one for all axes or one for each.
     order : {0, 1}, default: 0
-        0 repeats voxels, like `numpy.repeat`; 1 is linear between their centres, and constant
-        outside.
+        0 repeats voxels, like `numpy.repeat`; 1 interpolates linearly between their centres, and is
+        constant outside.
     like : Volume, optional
-        The input of `downsample`, which determines the shape of the result; its extents need not be
-        multiples of ``factors``.
+        The original input of `downsample`, which determines the shape of the result. Its extents
+        need not be multiples of ``factors``.
 
     Returns
     -------

@@ -30,41 +30,41 @@ from beam_volumes.storage.sources.stack import matching
 def open_tiles(
     source: Any, *, index: dict[str, int | str] | None = None, transform_key: str | None = None
 ) -> tuple[list[Volume], np.ndarray]:
-    """Open overlapping tiles and read their positions from the files of other programs.
+    """Open overlapping tiles and read their positions from files of other programs.
 
-    Use it to begin with the project of BigStitcher, TeraStitcher or multiview-stitcher, or with the
-    tiles of a microscope. `register_tiles` and `fuse` take the result.
+    Use it to start from a project of BigStitcher, TeraStitcher or multiview-stitcher, or from the
+    tiles of a microscope. Pass the result to `register_tiles` and `fuse`.
 
     Parameters
     ----------
     source : path, list of paths or table
         An XML file of BigStitcher (SpimData with images in HDF5, N5, OME-Zarr or TIFF) or of
-        TeraStitcher. Or a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an OME-TIFF of
-        several images, or an OME-Zarr plate, well or series: positions are the positions of the
-        stage in OME-TIFF, the transforms of multiview-stitcher in its own zarr files, and otherwise
-        the origins of the images, such as the translations of OME-Zarr. Or a CSV file or a table with
-        a column ``path`` and a column for each axis, in voxels.
+        TeraStitcher. Alternatively a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an
+        OME-TIFF with several images, or an OME-Zarr plate, well or series. Positions are then stage
+        positions in OME-TIFF, and transforms in multiview-stitcher's own zarr files. For other
+        images, they are the origins, such as the translations of OME-Zarr. Alternatively a CSV file
+        or a table with a column ``path`` and a column for each axis, in voxels.
     index : dict, optional
         The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
-        several. BigStitcher's numbers or names.
+        several. For BigStitcher, use its numbers or names.
     transform_key : str, optional
-        The name of a transform of multiview-stitcher; needed if its files have several.
+        The name of a multiview-stitcher transform; needed if its files contain several.
 
     Returns
     -------
     tiles : list of Volume
         The opened tiles.
     transforms : numpy.ndarray
-        For each tile a matrix that maps its indices to positions in voxels, with the position in
+        For each tile, a matrix that maps its indices to positions in voxels, with the position in
         its last column: (tiles, axes, axes + 1). BigStitcher's registrations are divided by the
-        calibration, so voxels of the fused volume have the size of the first tile's voxels.
+        calibration, so the fused volume has the voxel size of the first tile.
 
     Raises
     ------
     FileNotFoundError
         If a file does not exist.
     ValueError
-        If a file is invalid, names files outside of its folder, needs ``index``, or has no
+        If a file is invalid, refers to files outside of its folder, needs ``index``, or has no
         positions.
     TypeError
         If ``source`` is neither a path, a list of paths nor a table.
@@ -77,13 +77,13 @@ def open_tiles(
 
     Notes
     -----
-    Only metadata are read. BigStitcher's registrations do not name their unit of length: it follows
-    from the transform named calibration, or from the voxel sizes and their extents after
-    registration. Tiles of different voxel sizes are aligned at the corners of their first voxels.
-    A stack of TeraStitcher with gaps in its ``Z_RANGES`` becomes a tile for
-    each range, and one with an ``IMG_REGEX`` has only the images that match it. A position in a
-    TIFF file without a unit is in micrometers. The axes of a stage may point the other way:
-    multiply a column of ``transforms[:, :, -1]`` by -1.
+    Only metadata is read. BigStitcher's registrations do not specify their unit of length. It is
+    determined from the transform called calibration, or from the voxel sizes and their extents
+    after registration. Tiles with different voxel sizes are aligned at the corners of their first
+    voxels. A TeraStitcher stack with gaps in its ``Z_RANGES`` becomes one tile for each range, and
+    a stack with an ``IMG_REGEX`` contains only the matching images. Positions in TIFF files without
+    a unit are in micrometers. If a stage axis points in the opposite direction, multiply its column
+    of ``transforms[:, :, -1]`` by -1.
 
     References
     ----------
@@ -145,7 +145,7 @@ def _of_project(path: str, index: Mapping[str, Any]) -> tuple[list[Volume], np.n
         tiles.append(tile)
         matrices.append(entry.matrix)
     if not tiles:
-        raise ValueError(f"open_tiles: {path} has no tiles; give another file")
+        raise ValueError(f"open_tiles: {path} has no tiles; use a different file")
     visible = [*tiles[0].space.visible]
     return tiles, np.stack(matrices)[:, visible][:, :, [*visible, 3]]
 
@@ -246,15 +246,14 @@ def save_transforms(
     Parameters
     ----------
     source : path or list of paths
-        The tiles: an XML file of BigStitcher, or OME-Zarr images, which `open_tiles` opens.
+        The tiles: an XML file of BigStitcher or OME-Zarr images, as accepted by `open_tiles`.
     transforms : array_like, table or path
-        For each tile its position or a matrix, in voxels: for example the table of
-        `register_tiles`.
+        For each tile, its position or a matrix, in voxels, such as the table from `register_tiles`.
     target : path, optional
-        The XML file to write for BigStitcher. OME-Zarr images need none: their own metadata are
-        changed, in the place where they are.
+        The XML file to write for BigStitcher. OME-Zarr images need none, because their own metadata
+        is changed in place.
     index : dict, optional
-        The time point and the channel of the tiles. BigStitcher's views of others keep their
+        The time point and the channel of the tiles. In BigStitcher, other views keep their
         registrations.
     overwrite : bool, default: False
         Whether to replace an existing ``target``, which may be ``source``.
@@ -262,8 +261,8 @@ def save_transforms(
     Raises
     ------
     ValueError
-        If transforms do not fit to the tiles, or OME-Zarr images would need a matrix: their metadata
-        have positions only.
+        If transforms do not match the tiles, or OME-Zarr images would need a matrix; their metadata
+        only has positions.
     FileExistsError
         If ``target`` exists.
 
@@ -273,8 +272,8 @@ def save_transforms(
 
     Notes
     -----
-    No voxels are read. BigStitcher's file keeps everything except the registrations of these tiles.
-    They get one transform, and the calibration that they had.
+    No voxels are read. BigStitcher's file keeps everything except the registrations of these tiles,
+    which are replaced with one transform and the existing calibration.
 
     References
     ----------
@@ -336,7 +335,7 @@ def _save_project(
     folder = os.path.dirname(os.path.abspath(target))
     if folder != os.path.dirname(path):
         raise ValueError(
-            f"{name}: target={os.fspath(target)!r} is in another folder than {path}, and its paths are "
+            f"{name}: target={os.fspath(target)!r} is in a different folder from {path}, and its paths are "
             "relative; write it next to it"
         )
     entries = project_tiles(path, index)

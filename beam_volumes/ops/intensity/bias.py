@@ -107,27 +107,27 @@ def _power(base: Any, exponent: int) -> Any:
 def fit_bias(volume: Volume, order: int = 2, *, mask: Volume | None = None) -> Volume:
     """Fit a polynomial to each slice, such as the uneven illumination of a microscope.
 
-    Use it to divide each slice by its illumination, or to subtract its background.
+    Use it to divide each slice by its illumination or to subtract its background.
 
     Parameters
     ----------
     %(volume)s
     order : int, default: 2
-        The degree of the polynomial of y and x, 0 to 4. 0 is the mean of each slice.
+        The degree of the polynomial in y and x, from 0 to 4. 0 is the mean of each slice.
     %(where)s
-        Choose voxels of the background, or of the tissue without holes.
+        Select background voxels, or tissue without holes.
 
     Returns
     -------
     Volume
         The polynomials as a float32 volume of the same shape (float64 for float64). Terms that a
-        slice does not determine, such as all of a slice without voxels that count, are 0.
+        slice does not determine, such as all terms of a slice without included voxels, are 0.
 
     Raises
     ------
     ValueError
         If ``order`` is out of range, the shape of ``mask`` differs, or the volume has no voxels or no
-        axes y and x; on computation, if a voxel that counts is NaN or infinite.
+        axes y and x. On computation, if an included voxel is NaN or infinite.
     TypeError
         If an input is neither a volume nor an array.
 
@@ -138,8 +138,8 @@ def fit_bias(volume: Volume, order: int = 2, *, mask: Volume | None = None) -> V
 
     Notes
     -----
-    Two sweeps: one computes exact sums of all slices, and the other the polynomials. It does not read
-    the volume, unless the expression does.
+    Two sweeps: the first computes exact sums of all slices, and the second the polynomials. The
+    second does not read the volume, unless the expression does.
 
     References
     ----------

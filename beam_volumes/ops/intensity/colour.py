@@ -67,7 +67,7 @@ def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
         Three channels: red, green and blue. Integers range from 0 to the largest value of their
         dtype, floats from 0 to 1.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
         more than 16 bits.
 
     See Also
@@ -89,9 +89,9 @@ def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs. A chunk that contains all channels is
-    decoded once. Logarithms of integers come from a table. The result has the same bits on every
-    machine.
+    Pointwise: no halo, and no sweeps beyond those for the inputs. A chunk that contains all
+    channels is decoded once. Logarithms of integers are looked up in a table. The result has the
+    same bits on every machine.
 
     References
     ----------
@@ -117,7 +117,7 @@ def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
     volume : Volume or numpy.ndarray
         Three channels as from `rgb2hed`. Set two of them to 0 to see a single stain.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -153,7 +153,7 @@ def separate_stains(
     names: Sequence[str] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Separate the stains of a slide by a matrix.
+    """Separate the stains of a slide with a matrix.
 
     Parameters
     ----------
@@ -161,12 +161,13 @@ def separate_stains(
         Three channels: red, green and blue. Integers range from 0 to the largest value of their
         dtype, floats from 0 to 1.
     matrix : array_like of 3 x 3
-        Converts logarithms of red, green and blue to stains. It is the inverse of the matrix with
-        the stains' colours as rows, as ``skimage.color.hdx_from_rgb``.
+        A matrix that converts logarithms of red, green and blue to stains, like
+        ``skimage.color.hdx_from_rgb``. It is the inverse of the matrix with the stains' colours as
+        rows.
     names : sequence of str, optional
         Names of the three stains.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -176,10 +177,10 @@ def separate_stains(
     Raises
     ------
     ValueError
-        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, names
-        are not three different ones, or ``dtype`` is not float32 or float64.
+        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, there
+        are not three different names, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
         more than 16 bits.
 
     See Also
@@ -189,7 +190,7 @@ def separate_stains(
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -207,17 +208,17 @@ def separate_stains(
 
 @documented
 def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> Volume:
-    """Compute colours from stains by a matrix.
+    """Compute colours from stains with a matrix.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         One channel for each of three stains, as from `separate_stains`.
     matrix : array_like of 3 x 3
-        Its rows are the red, green and blue that each stain absorbs, as
+        A matrix with a row for each stain: the red, green and blue that it absorbs, like
         ``skimage.color.rgb_from_hdx``.
     dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, else float64.
+        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -230,7 +231,7 @@ def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> V
         If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, or
         ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
         more than 16 bits.
 
     See Also
@@ -239,7 +240,7 @@ def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> V
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -256,7 +257,7 @@ def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> V
 
 @documented_like(rgb2hed)
 def rgb2gray(volume: Volume, *, dtype: Any = None) -> Volume:
-    """Compute the brightness of colours: 0.2125 red + 0.7154 green + 0.0721 blue.
+    """Compute the brightness of colours as 0.2125 red + 0.7154 green + 0.0721 blue.
 
     Returns
     -------
@@ -265,7 +266,7 @@ def rgb2gray(volume: Volume, *, dtype: Any = None) -> Volume:
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs.
+    Pointwise: no halo, and no sweeps beyond those for the inputs.
 
     References
     ----------
@@ -284,8 +285,8 @@ def rgb2gray(volume: Volume, *, dtype: Any = None) -> Volume:
 def rgb2hsv(volume: Volume, *, dtype: Any = None) -> Volume:
     """Compute the hue, saturation and value of colours.
 
-    Use the saturation to find tissue on glass: ``s = bv.rgb2hsv(slide)[1]``,
-    ``s > bv.threshold_otsu(s)``.
+    Use the saturation to find tissue on glass: ``s > bv.threshold_otsu(s)`` with ``s =
+    bv.rgb2hsv(slide)[1]``.
 
     Returns
     -------
@@ -294,8 +295,8 @@ def rgb2hsv(volume: Volume, *, dtype: Any = None) -> Volume:
 
     Notes
     -----
-    Pointwise: no halo, and no sweep in addition to the inputs. Channels that are not used are not
-    computed.
+    Pointwise: no halo, and no sweeps beyond those for the inputs. Channels that are not used are
+    not computed.
 
     References
     ----------

@@ -50,18 +50,18 @@ def rescale_intensity(
     %(volume)s
     in_range : {"image", "dtype"}, dtype or pair, default: "image"
         The range to map to ``out_range``; other voxels are clipped to it. ``"image"`` is from the
-        smallest to the largest voxel, ``"dtype"`` the range of the dtype. The numbers of a pair may
-        be lazy: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
+        smallest to the largest voxel, and ``"dtype"`` the range of the dtype. A pair may contain
+        lazy numbers: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result. ``"dtype"`` is the range of an integer dtype, without negative
-        numbers if ``in_range`` has none; 0 to 1, or -1 to 1, for floats.
+        numbers if ``in_range`` has none; for floats, it is 0 to 1 or -1 to 1.
     %(where)s
-        Other voxels do not count for ``"image"``, but are changed, too.
+        The remaining voxels do not count for ``"image"``, but are also changed.
     %(nan)s
     dtype : dtype, optional
         Dtype of the result. By default the volume's dtype, or ``out_range`` if it is a dtype; for a
-        pair float32 (float64 for wide dtypes). Integers are rounded half to even and
-        saturate.
+        pair, float32 (float64 for wide dtypes). Integers are rounded half to even and clipped to
+        the dtype's range.
 
     Returns
     -------
@@ -71,8 +71,8 @@ def rescale_intensity(
     Raises
     ------
     ValueError
-        If a range is invalid or not ascending; on computation with ``"image"``, if a voxel that
-        counts is NaN or infinite and ``nan="raise"``, or no voxel counts.
+        If a range is invalid or not ascending; on computation with ``"image"``, if an included
+        voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool.
 
@@ -82,7 +82,7 @@ def rescale_intensity(
 
     Notes
     -----
-    One sweep, two with ``"image"``. scikit-image truncates integers.
+    One sweep, or two with ``"image"``. scikit-image truncates integers.
 
     References
     ----------
@@ -169,32 +169,32 @@ def range_of(
 def equalize_hist(
     volume: Volume, nbins: int = 256, *, mask: Volume | None = None, nan: str = "raise"
 ) -> Volume:
-    """Equalize the histogram: map each intensity to the fraction of voxels up to it.
+    """Equalize the histogram by mapping each intensity to the fraction of voxels up to it.
 
     Parameters
     ----------
     %(volume)s
     %(nbins)s
     %(where)s
-        Other voxels do not count, but are changed, too.
+        The remaining voxels are also changed.
     %(nan)s
 
     Returns
     -------
     Volume
         A volume from 0 to 1: float32 for bool, integers of up to 16 bits, float16 and float32;
-        float64 for others.
+        float64 for other dtypes.
 
     Raises
     ------
     %(reduction_errors)s
     ValueError
-        On computation, if integers are beyond 2**53.
+        On computation, if integers exceed 2**53.
 
     Notes
     -----
-    Two sweeps for bool and integers of up to 16 bits, with exact counts of values; three for other
-    dtypes: the range, the histogram, then the result.
+    Two sweeps for bool and integers of up to 16 bits, with exact counts of values. Other dtypes
+    need three, for the range, the histogram and the result.
 
     References
     ----------
@@ -240,30 +240,31 @@ def _counted(
 def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16) -> Volume:
     """Change intensities so that their histogram matches the histogram of a reference.
 
-    Use it to compare volumes that were recorded with other exposures. Each voxel gets the intensity of
-    the reference below which the same fraction of voxels is.
+    Use it to compare volumes that were recorded with different exposures. Each voxel gets the
+    reference intensity that has the same fraction of voxels below it.
 
     Parameters
     ----------
     %(volume)s
     reference : Volume or numpy.ndarray
-        A volume of any shape and dtype. A reference with channels has the channels of the volume, and
-        each is matched by itself.
+        A volume of any shape and dtype. If it has channels, they must be the volume's, and each
+        channel is matched separately.
     nbins : int, default: 65536
-        Floats, and integers of more than 16 bits, have up to this many distinct values; more are
-        counted in this many bins of equal width. Others count every value.
+        Maximum number of distinct values of floats, and of integers of more than 16 bits. If there
+        are more, they are counted in this number of equal bins. For other dtypes, every value is
+        counted.
 
     Returns
     -------
     Volume
-        A volume of intensities of the reference: float32 if both are bool, integers of up to 16 bits,
-        float16 or float32; otherwise float64.
+        A volume with intensities of the reference: float32 if both are bool, integers of up to 16
+        bits, float16 or float32; otherwise float64.
 
     Raises
     ------
     %(reduction_errors)s
     ValueError
-        On computation, if integers are beyond 2**53.
+        On computation, if integers exceed 2**53.
 
     See Also
     --------
@@ -272,10 +273,11 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
 
     Notes
     -----
-    Two sweeps for integers of up to 16 bits, three for other dtypes. The result is scikit-image's if both
-    volumes have up to ``nbins`` distinct values; values are compared as float64. With more, all voxels in
-    a bin get one intensity. It differs from scikit-image's result for the largest of them by up to the
-    distance between the centres of two occupied bins of the reference, plus half the width of a bin.
+    Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
+    scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
+    float64. With more, all voxels in a bin get the same intensity. For the largest voxel of a bin,
+    it differs from scikit-image's by at most the distance between the centres of two occupied bins
+    of the reference plus half a bin.
 
     References
     ----------

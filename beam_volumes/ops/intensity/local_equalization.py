@@ -159,20 +159,20 @@ def equalize_adapthist(
 ) -> Volume:
     """Equalize the histogram locally, with limited contrast (CLAHE).
 
-    Use it if structures are visible in one part of a volume and too dark or bright in another.
-    Each tile has a curve that equalizes its histogram; a voxel is mapped by the interpolated curves
-    of the nearest tiles.
+    Use it if structures are visible in some parts of a volume, but too dark or bright in others.
+    Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating between
+    the curves of the nearest tiles.
 
     Parameters
     ----------
     %(volume)s
-        Each channel is equalized by itself.
+        Each channel is equalized separately.
     kernel_size : int or sequence of int, optional
-        Extent of a tile in voxels; one for all axes, or one for each. By default an eighth of the
+        Extent of a tile in voxels; one for all axes or one for each. By default, an eighth of the
         volume along each axis. 1 along z equalizes slice by slice.
     clip_limit : float, default: 0.01
-        The largest fraction of a tile's voxels in one bin: larger numbers give more contrast. 0 does
-        not limit it.
+        The largest fraction of a tile's voxels in one bin: larger numbers give more contrast. 0
+        sets no limit.
     nbins : int, default: 256
         Number of bins of a tile's histogram, up to 16384.
 
@@ -180,12 +180,12 @@ def equalize_adapthist(
     -------
     Volume
         A volume from 0 to 1: float32 for integers of up to 16 bits, float16 and float32; float64
-        for others.
+        for other dtypes.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the histograms of all tiles need more than 256 MiB; on
+        If a parameter is out of range, or the histograms of all tiles need more than 256 MiB. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool.
@@ -198,12 +198,12 @@ def equalize_adapthist(
     Notes
     -----
     Four sweeps: the range of the voxels, the histograms of tiles, the range of the result, and the
-    result. Tiles belong to the grid of the volume, so the result does not depend on slabs. Every worker
-    has the curves of all tiles, ``2 * nbins`` bytes for each. There is no halo.
+    result. Tiles belong to the grid of the volume, so the result does not depend on slabs. Every
+    worker holds the curves of all tiles, ``2 * nbins`` bytes each. There is no halo.
 
     The result equals scikit-image's for unsigned integers of up to 16 bits. Other voxels are divided
     into 16384 levels directly, while scikit-image first scales them to 16 bits and clips negative
-    ones. It also converts colours to HSV; equalize the value of `rgb2hsv` for that.
+    ones. It also converts colours to HSV; for this, equalize the value channel of `rgb2hsv`.
 
     References
     ----------

@@ -57,15 +57,15 @@ def random_noise(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Integers are scaled to the
-        range from 0 or -1 to 1, as in scikit-image.
+        A volume or an array with up to three axes. Integers are scaled to the range from 0 or -1 to
+        1, as in scikit-image.
     mode : str, default: "gaussian"
-        ``"gaussian"`` adds normal noise; ``"localvar"`` adds normal noise with a variance for each
-        voxel; ``"speckle"`` adds the voxel times normal noise; ``"uniform"`` adds numbers from
-        ``low`` to ``high``; ``"poisson"`` counts photons; ``"salt"`` and ``"pepper"`` set voxels to
-        1 or to the lowest value, ``"s&p"`` to either.
+        ``"gaussian"`` adds normal noise, and ``"localvar"`` normal noise with a variance for each
+        voxel. ``"speckle"`` adds the voxel times normal noise. ``"uniform"`` adds numbers from
+        ``low`` to ``high``. ``"poisson"`` counts photons. ``"salt"`` and ``"pepper"`` set voxels to
+        1 or to the lowest value, and ``"s&p"`` to either.
     seed : int, default: 0
-        From 0 to 2**64 - 1. Each seed has different noise.
+        The seed of the noise, from 0 to 2**64 - 1.
     clip : bool, default: True
         Whether to clip the result to the range from 0 to 1, or from -1 to 1 if there are negative
         voxels.
@@ -95,8 +95,8 @@ def random_noise(
     Raises
     ------
     ValueError
-        If there is no such mode, a parameter is out of range or belongs to another mode, or the
-        volume has points in time.
+        If there is no such mode, a parameter is out of range or belongs to a different mode, or the
+        volume has time points.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``seed`` is not an int.
 
@@ -106,12 +106,12 @@ def random_noise(
 
     Notes
     -----
-    The noise of a voxel depends on the seed, its channel, and its index in the volume. A crop of a
-    noisy volume has the same noise, but a crop to which noise is added has different noise.
-    Distributions, but not numbers, are the same as in scikit-image.
+    The noise of a voxel depends on the seed, its channel, and its index in the volume. Cropping a
+    noisy volume keeps its noise, but adding noise to a crop gives different noise. Distributions
+    are the same as in scikit-image, but numbers are not.
 
-    No additional sweep, except one for the smallest voxel, for clipping volumes of signed integers
-    or floats, and for pepper.
+    No additional sweep, except one for the smallest voxel when clipping signed integers or floats,
+    or adding pepper.
 
     References
     ----------

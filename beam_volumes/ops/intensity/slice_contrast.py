@@ -103,7 +103,7 @@ def normalize_slices(
     nan: str = "raise",
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Normalize slices to one mean and standard deviation, or to one range of percentiles.
+    """Normalize all slices to the same mean and standard deviation, or to the same range of percentiles.
 
     Use it for stacks with brightness and contrast that vary from slice to slice.
 
@@ -111,23 +111,24 @@ def normalize_slices(
     ----------
     %(volume)s
     axis : int or str, default: "z"
-        The axis across slices, by number or name.
+        The axis across slices, a number or name.
     mean : float or Scalar, optional
-        The desired mean, e.g. lazy as ``bv.mean(volume[0])``; the mean of the volume by default.
+        The desired mean, a number or a lazy number such as ``bv.mean(volume[0])``; the mean of the
+        volume by default.
     std : float or Scalar, optional
         The desired standard deviation; the standard deviation of the volume by default.
     percentiles : pair of float, optional
-        Instead of mean and standard deviation: each slice is clipped to its percentiles, e.g.
-        ``(1, 99)``, and they are mapped to the ends of ``out_range``.
+        Percentiles to normalize, e.g. ``(1, 99)``, instead of mean and standard deviation. Each
+        slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
-        The range of the result, with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
-        without negative numbers if no slice has a percentile below 0; 0 to 1, or -1 to 1, for
-        floats. ``"image"`` is from the smallest to the largest voxel of the volume.
+        The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
+        without negative numbers if no slice has a percentile below 0; for floats, it is 0 to 1 or
+        -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
     %(where)s
-        Other voxels do not count, but are changed, too.
+        The remaining voxels are also changed.
     %(nan)s
     dtype : dtype, optional
-        Dtype of the result. Integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
     Returns
     -------
@@ -135,15 +136,15 @@ def normalize_slices(
         Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice with mean m and standard
         deviation s: float32 (float64 for wide dtypes), computed in float64. A constant
         slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as from
-        `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without voxels
-        that count does not change, except for rounding.
+        `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
+        included voxels does not change, except for rounding.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has only one, or a parameter is out of range; on
-        computation, if a voxel that counts is NaN or infinite and ``nan="raise"``, or no voxel
-        counts.
+        If there is no such axis, the volume has only one, or a parameter is out of range. On
+        computation, if an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is
+        included.
     TypeError
         If ``volume`` is neither a volume nor an array, ``percentiles`` are combined with ``mean`` or
         ``std``, or ``out_range`` is given without them.
@@ -154,8 +155,9 @@ def normalize_slices(
 
     Notes
     -----
-    Two sweeps: one computes exact numbers for all slices, the other writes. For percentiles of large
-    slices, there is a sweep for each 8 bits of the dtype, and the last one.
+    Two sweeps: the first computes exact statistics of all slices, and the second writes the result.
+    For percentiles of large slices, the first is replaced by one sweep for each 8 bits of the
+    dtype.
 
     References
     ----------

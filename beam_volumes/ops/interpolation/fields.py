@@ -104,18 +104,18 @@ def map_coordinates(
     cval: float = 0.0,
     prefilter: bool = True,
 ) -> Volume:
-    """Interpolate a volume at the positions in a stored field.
+    """Interpolate a volume at positions from a stored field.
 
     Parameters
     ----------
     %(volume)s
     coordinates : Volume or numpy.ndarray
-        For each voxel of the result, a position in the volume, in voxels: a volume of the same shape with
-        a channel for each axis, in the order z, y, x.
+        The position in the volume for each voxel of the result, in voxels: a volume of the same
+        shape with a channel for each axis, in the order z, y, x.
     max_displacement : float, str or sequence of them
-        The largest distance between a voxel and its position, along each axis: in voxels, or as a
-        length such as ``"200 nm"``. One for all axes, or one for each. A run in which a voxel is
-        further away ends with an error that names the voxel.
+        The maximum distance between a voxel and its position along each axis, in voxels or as a
+        length such as ``"200 nm"``. One for all axes or one for each. If a voxel is further away,
+        the run raises an error that specifies the voxel.
     %(order)s
     %(outside)s
     %(outside_cval)s
@@ -128,10 +128,11 @@ def map_coordinates(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, the field does not fit
-        the volume, or the volume has no voxels. On computation, if a position is NaN, or too far away.
+        If a parameter is out of range or does not have one entry for each axis, the field does not
+        match the volume, or the volume has no voxels. On computation, if a position is NaN or too
+        far away.
     TypeError
-        If an input is neither a volume nor an array, or the volume is of bool with an order above 0.
+        If an input is neither a volume nor an array, or the volume is bool with an order above 0.
 
     See Also
     --------
@@ -140,8 +141,8 @@ def map_coordinates(
 
     Notes
     -----
-    One sweep. The halo is ``max_displacement`` and ``order + 1`` voxels along each axis. The result has
-    the shape and the place of the volume. For single positions, index the volume.
+    One sweep. The halo is ``max_displacement`` plus ``order + 1`` voxels along each axis. The
+    result has the shape and origin of the volume. For single positions, index the volume.
 
     References
     ----------
@@ -171,20 +172,20 @@ def warp(
     cval: float = 0.0,
     prefilter: bool = True,
 ) -> Volume:
-    """Deform a volume by a stored field of displacements.
+    """Deform a volume by a stored displacement field.
 
-    The voxel at position p of the result is at position ``p + displacement`` of the volume.
+    Position ``p`` in the result corresponds to position ``p + displacement`` in the volume.
 
     Parameters
     ----------
     %(volume)s
     displacement : Volume or numpy.ndarray
-        For each voxel of the result, the distance to its position in the volume, in voxels: a volume of
-        the same shape with a channel for each axis, in the order z, y, x.
+        The displacement for each voxel of the result, in voxels: a volume of the same shape with a
+        channel for each axis, in the order z, y, x.
     max_displacement : float, str or sequence of them
-        The largest absolute displacement along each axis: in voxels, or as a length such as
-        ``"200 nm"``. One for all axes, or one for each. A run in which one is larger ends with an error
-        that names the voxel.
+        The maximum absolute displacement along each axis, in voxels or as a length such as ``"200
+        nm"``. One for all axes or one for each. If a displacement is larger, the run raises an
+        error that specifies the voxel.
     %(order)s
     %(outside)s
     %(outside_cval)s
@@ -197,10 +198,10 @@ def warp(
 
     Notes
     -----
-    One sweep. The halo is ``max_displacement`` and ``order + 1`` voxels along each axis. The result has
-    the shape and the place of the volume.
+    One sweep. The halo is ``max_displacement`` plus ``order + 1`` voxels along each axis. The
+    result has the shape and origin of the volume.
 
-    Many programs for registration store such fields. Divide those in physical units by the voxel size,
+    Many registration programs store such fields. Divide fields in physical units by the voxel size,
     and reverse the order of channels if they are x, y, z.
 
     References

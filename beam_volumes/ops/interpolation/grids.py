@@ -122,7 +122,7 @@ def shift(
     %(volume)s
     shift : float, str or sequence of them
         Distance in voxels, or as a length such as ``"-15 nm"``, which needs a volume with a voxel
-        size. One for all axes, or one for each.
+        size. One for all axes or one for each.
     %(order)s
     %(outside)s
     %(outside_cval)s
@@ -175,19 +175,19 @@ def zoom(
     prefilter: bool = True,
     grid_mode: bool = False,
 ) -> Volume:
-    """Resize a volume by any factors.
+    """Resize a volume by arbitrary factors.
 
     Parameters
     ----------
     %(volume)s
     zoom : float or sequence of float
-        Factors for the number of voxels, which is rounded; one for all axes, or one for each.
+        Factors for the number of voxels, which is rounded; one for all axes or one for each.
     %(order)s
     %(outside)s
     %(outside_cval)s
     %(prefilter)s
     grid_mode : bool, default: False
-        Whether to keep the extent of the volume, instead of the centres of its outer voxels.
+        Whether to keep the extent of the volume instead of the centres of its outer voxels.
 
     Returns
     -------
@@ -208,8 +208,8 @@ def zoom(
     -----
     %(streams)s
 
-    When shrinking, each voxel of the result uses two voxels along each axis: smooth the volume
-    before, or use `downsample`.
+    When shrinking, each voxel of the result uses only two voxels along each axis: smooth the volume
+    first, or use `downsample`.
 
     References
     ----------
@@ -284,7 +284,7 @@ def affine_transform(
 ) -> Volume:
     """Apply an affine map to the grid of a volume.
 
-    Position o of the result corresponds to position ``matrix @ o + offset`` of the volume.
+    Position ``o`` in the result corresponds to position ``matrix @ o + offset`` in the volume.
 
     Parameters
     ----------
@@ -293,7 +293,8 @@ def affine_transform(
         A square matrix, its diagonal, or a homogeneous matrix with the offset in its last
         column.
     offset : float or sequence of float, default: 0.0
-        In voxels; one number for all axes, or one for each. A homogeneous matrix includes it.
+        The offset in voxels; one number for all axes or one for each. A homogeneous matrix includes
+        it.
     output_shape : sequence of int, optional
         Shape of the result; the shape of the volume by default.
     %(order)s
@@ -313,7 +314,7 @@ def affine_transform(
         If a parameter is out of range, or the order of slices would be reversed; the message
         describes the remedy.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool with an order above 0.
+        If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
 
     See Also
     --------
@@ -322,8 +323,8 @@ def affine_transform(
 
     Notes
     -----
-    Each slice of the result keeps the slices of the volume that its voxels need in memory. A steep
-    tilt is therefore computed in tiles, and their edges are read several times.
+    Each slice of the result keeps all slices of the volume that it needs in memory. Steep tilts are
+    therefore computed in tiles, and the edges of tiles are read several times.
 
     %(streams)s
 
@@ -361,12 +362,13 @@ def rotate(
     ----------
     %(volume)s
     angle : float
-        In degrees.
+        The angle in degrees.
     axes : sequence of int, optional
-        The two axes of the plane, counted from 0, or from -1 backwards, in any order; the last two
-        by default. (scipy's default are the first two.)
+        The two axes of the plane, counted from 0, or backwards from -1, in any order; the last two
+        by default. (scipy's default is the first two.)
     reshape : bool, default: True
-        Whether to enlarge the result to contain the whole rotated plane, or to keep the shape.
+        Whether to enlarge the result to contain the whole rotated plane, instead of keeping the
+        shape.
     %(order)s
     %(outside)s
     %(outside_cval)s

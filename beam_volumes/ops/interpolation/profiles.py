@@ -40,29 +40,31 @@ def profile_line(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel and one point in time, or an array, which is opened.
+        A volume or an array with one channel and one time point.
     src, dst : sequence of float
-        The ends of the line in voxels, one number for each axis. Both are part of the profile.
+        The ends of the line, in voxels, one number for each axis. Both are part of the profile.
     linewidth : int, default: 1
         The number of samples across the line, for two axes.
     order : int, optional
-        0 takes the nearest voxel, 1 interpolates linearly, 2 to 5 are splines, which read the whole
-        image. By default 0 for bool and 1 for others.
+        Order of interpolation: 0 is the nearest voxel, 1 is linear, and 2 to 5 are splines, which
+        read the whole image. By default 0 for bool and 1 for other dtypes.
     %(mode)s
     %(cval)s
     reduce_func : callable or None, default: numpy.mean
-        Combines the samples across the line; None returns all of them, (length, linewidth).
+        A function that combines the samples across the line; None returns all samples, (length,
+        linewidth).
 
     Returns
     -------
     numpy.ndarray
-        The profile with a sample for each voxel of length, computed now, in this process.
+        The profile, with a sample for each voxel of length, computed immediately, in this process.
 
     Raises
     ------
     ValueError
         If a point does not have a finite number for each axis, the profile has more than 4,194,304
-        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 5, or above 0 for bool.
+        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 5 (above 0 for
+        bool).
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -72,8 +74,8 @@ def profile_line(
 
     Notes
     -----
-    Boxes of up to 262,144 voxels along the line are computed one after the other. With splines, each
-    box needs the coefficients of `spline_filter`, and lines along all axes for these.
+    Boxes of up to 262,144 voxels along the line are computed one after another. With splines, each
+    box needs coefficients from `spline_filter`, which read lines along all axes.
 
     References
     ----------
@@ -90,7 +92,7 @@ def profile_line(
     name = "profile_line"
     image = one_channel(as_volume(image))
     if image.space.times:
-        raise ValueError(f"{name}: image has several points in time; select one with sel(t=0)")
+        raise ValueError(f"{name}: image has several time points; select one with sel(t=0)")
     axes = image.space.visible
     start, stop = (_point(p, len(axes), what, name) for p, what in ((src, "src"), (dst, "dst")))
     width = par.whole_number(linewidth, "linewidth", name)

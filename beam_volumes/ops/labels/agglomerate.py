@@ -31,22 +31,22 @@ def agglomerate(
     sizes: Table | Any = None,
     max_size: int | None = None,
 ) -> Table:
-    """Merge regions in the order of the affinities between them, highest first.
+    """Merge regions in descending order of the affinities between them.
 
     Parameters
     ----------
     edges : Table, table, dict or path
         A row for each pair of touching regions, as from `region_adjacency` with ``affinities``: a
         lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet files.
-        ``label_a`` and ``label_b`` are the labels, integers from 0. Several rows of a pair are
-        combined. Rows with an ``affinity_count`` of 0 are left out.
+        ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows for a pair are
+        combined. Rows with an ``affinity_count`` of 0 are ignored.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
-        The score of two regions, from all faces between them: the mean affinity (columns
-        ``affinity_sum``, of integers, and ``affinity_count``), the maximum (``affinity_max``), the
-        minimum (``affinity_min``), or a quantile (``affinity_histogram-0`` to ``-255``, as from
-        ``bins=256`` for affinities of uint8).
+        The score of two regions, computed from all faces between them. It is the mean affinity
+        (from the columns ``affinity_sum``, of integers, and ``affinity_count``), the maximum
+        (``affinity_max``), the minimum (``affinity_min``), or a quantile (``affinity_histogram-0``
+        to ``-255``, as from ``bins=256`` for uint8 affinities).
     threshold : float
-        Regions with a score of at least this are merged.
+        Minimum score for merging two regions.
     quantile : float, default: 0.5
         The quantile, from 0 to 1: the smallest affinity that at least this fraction of the faces
         does not exceed (numpy's ``"inverted_cdf"``).
@@ -59,16 +59,16 @@ def agglomerate(
     Returns
     -------
     Table
-        A lazy table of merges, sorted by ``label_a``. Region ``label_a`` became a part of
-        ``label_b``, the larger label, which is the name of the merged region. ``score`` is the score
-        of the merge, and ``size`` the size of the merged region. Each label occurs at most once in
-        ``label_a``.
+        A lazy table of merges, sorted by ``label_a``. In each merge, region ``label_a`` becomes a
+        part of ``label_b``, the larger label, which the merged region keeps. ``score`` is the score
+        of the merge, and ``size`` is the size of the merged region. Each label occurs at most once
+        in ``label_a``.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range or the table lacks a column; on computation, if a region has
-        no size, or a step of the merge needs more memory than available.
+        If a parameter is out of range or the table lacks a column. On computation, if a region has
+        no size, or a step of the merge needs more memory than is available.
     TypeError
         If ``edges`` or ``sizes`` is not a table, or a column does not contain numbers.
 
@@ -79,15 +79,16 @@ def agglomerate(
 
     Notes
     -----
-    There is no sweep except for ``edges``. The result is the same as in greedy order: the best pair
-    is merged, boundaries of the two regions are combined, and so on. Scores are compared as
-    fractions of integers. Among equal scores, the pair with the smaller larger label comes first,
-    then the one with the smaller other label.
+    There is no sweep except for ``edges``. The result is the same as for greedy merging: the best
+    pair is merged, the boundaries of the two regions are combined, and so on. Scores are compared
+    as fractions of integers. Pairs with equal scores are ordered by their larger label, then by
+    their smaller label.
 
-    Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a range,
-    about 230 bytes each (6,500 for quantiles). They are fewest if nearby regions have similar labels,
-    as with `label` and `watershed`. In the worst case, one worker must hold the whole table; a
-    worker without enough memory refuses it. Sums and counts in a worker must be below 2**62.
+    Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a
+    range, about 230 bytes each (6,500 for quantiles). There are few such pairs if nearby regions
+    have similar labels, as with `label` and `watershed`. In the worst case, one worker must hold
+    the whole table; without enough memory, it raises an error. Sums and counts in a worker must be
+    below 2**62.
 
     References
     ----------
@@ -160,15 +161,15 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     Returns
     -------
     Table
-        A lazy table with columns ``label`` and ``segment``, the largest label of the segment: a row
-        for each label that became a part of another. Other labels do not change:
-        ``bv.relabel(labels, table, missing="keep")``.
+        A lazy table with columns ``label`` and ``segment``, the largest label of the segment. It
+        has a row for each label that became a part of a different one. The remaining labels do not
+        change: ``bv.relabel(labels, table, missing="keep")``.
 
     Raises
     ------
     ValueError
-        If a column is missing; on computation, if ``merges`` is not a table of merges or needs more
-        memory than available.
+        If a column is missing. On computation, if ``merges`` is not a table of merges or needs more
+        memory than is available.
     TypeError
         If ``merges`` is not a table.
 
@@ -180,9 +181,9 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     Notes
     -----
     There is no sweep except for ``merges``. Segments are the same as from `agglomerate` with this
-    threshold, if it is at least the original one. Ranges of labels are processed in a tree, as by
-    `agglomerate`: a worker holds the merges that cross the borders of ranges, about 100 bytes each;
-    a worker without enough memory refuses them.
+    threshold, if it is at least the original one. Ranges of labels are processed in a tree, as in
+    `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes each;
+    without enough memory, it raises an error.
 
     References
     ----------

@@ -51,9 +51,10 @@ def find_boundaries(
         Bool or integer labels.
     %(connectivity)s
     mode : {"thick", "inner", "outer"}, default: "thick"
-        ``"thick"``: every voxel with a neighbour of another label. ``"inner"``: such voxels without
-        background. ``"outer"``: such voxels of the background, and both sides of a boundary between
-        two labels. ``"subpixel"`` is not offered: its result has another shape.
+        ``"thick"``: every voxel with a neighbour of a different label. ``"inner"``: such voxels
+        except background. ``"outer"``: such voxels of the background, and both sides of a boundary
+        between two labels. ``"subpixel"`` is not available, because its result has a different
+        shape.
     background : int, default: 0
         The label of the background.
 
@@ -67,7 +68,7 @@ def find_boundaries(
     ValueError
         If a parameter is out of range.
     TypeError
-        If ``label_img`` is neither a volume nor an array, or has another dtype.
+        If ``label_img`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -143,23 +144,24 @@ def mark_boundaries(
     color : sequence of float or str, default: (1, 1, 0)
         Red, green and blue from 0 to 1, or a name.
     outline_color : sequence of float or str, optional
-        The colour of neighbours of boundaries; none by default.
+        The colour of voxels next to boundaries; by default, these are not coloured.
     mode : {"outer", "inner", "thick"}, default: "outer"
-        Which boundaries, as in `find_boundaries`.
+        Which boundaries to draw, as in `find_boundaries`.
     background_label : int, default: 0
         The label of the background.
 
     Returns
     -------
     Volume
-        The channels red, green and blue, in float32, or float64 for float64.
+        The channels red, green and blue, as float32, or float64 for float64 images.
 
     Raises
     ------
     ValueError
-        If shapes differ, the image has other channels, or a parameter is out of range.
+        If shapes differ, the image does not have one or three channels, or a parameter is out of
+        range.
     TypeError
-        If an input is neither a volume nor an array, or has another dtype.
+        If an input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -211,32 +213,33 @@ def label2rgb(
     label : Volume or numpy.ndarray
         Bool or integer labels.
     image : Volume or numpy.ndarray, optional
-        An image of the same shape, or with three channels, which become grey. Bool and unsigned
-        integers of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
+        An image of the same shape. Three channels are converted to grey. Bool and unsigned integers
+        of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
     colors : sequence of colours, optional
-        Names, or red, green and blue from 0 to 1; by default the ten of scikit-image. They repeat.
-        The smallest possible label has the first one, so a label has the same colour in every
-        volume. (In scikit-image, missing labels are not counted.)
+        Names, or red, green and blue from 0 to 1; by default scikit-image's ten colours. They
+        repeat. The smallest possible label has the first colour, so a label has the same colour in
+        every volume. (In scikit-image, missing labels are not counted.)
     alpha : float, default: 0.3
         Opacity of the colours, from 0 to 1; without an image, it is 1.
     bg_label : int, default: 0
         The label of the background, 0 or more.
     bg_color : sequence of float or str, default: (0, 0, 0)
-        The colour of the background; None for the image itself.
+        The colour of the background; None leaves the image unchanged there.
     image_alpha : float, default: 1
-        Opacity of the image, from 0 to 1, on white.
+        Opacity of the image, from 0 to 1, on a white background.
 
     Returns
     -------
     Volume
-        The channels red, green and blue, in float32, or float64 for images of float64.
+        The channels red, green and blue, as float32, or float64 for float64 images.
 
     Raises
     ------
     ValueError
-        If shapes differ, the image has other channels, or a parameter is out of range.
+        If shapes differ, the image does not have one or three channels, or a parameter is out of
+        range.
     TypeError
-        If an input is neither a volume nor an array, or has another dtype.
+        If an input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------

@@ -49,17 +49,16 @@ def label(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels of any dtype
-        are foreground.
+        A volume or an array with up to three axes. Nonzero voxels of any dtype are foreground.
     connectivity : {1, 2, 3} or array_like, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-        2 also for an edge, 3 also for a corner. An array is used as ``structure``, which is scipy's
-        second parameter.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2
+        to include shared edges, 3 to include shared corners. An array is used as ``structure``,
+        which is scipy's second parameter.
     %(neighbours)s
     by_value : bool, default: False
         Whether neighbours are connected only if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        With ``by_value``, the value to leave unlabelled; None for no such value.
+        The value to leave unlabelled with ``by_value``; None for no such value.
     dtype : dtype, optional
         Dtype of the labels: uint32 by default, uint64 for volumes of 2**32 or more voxels.
 
@@ -71,9 +70,9 @@ def label(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if ``dtype``
-        cannot hold the number of components, or they need more memory than available. The message
-        suggests slabs that would work.
+        If a parameter is out of range. On computation, before anything is written, if ``dtype``
+        cannot hold the number of components, or they need more memory than is available. The
+        message suggests slabs that would work.
     TypeError
         If ``mask`` is neither a volume nor an array.
 
@@ -151,8 +150,8 @@ def remove_small_objects(
     ----------
     %(mask_or_labels)s
     max_size : int or str, default: 64
-        The largest size to remove: a number of voxels, or a volume with a unit such as
-        ``"0.001 um^3"``.
+        The largest size to remove: a number of voxels, or a physical volume such as ``"0.001
+        um^3"``.
     %(connectivity)s
     min_size : int or str, optional
         The smallest size to keep, instead of ``max_size``.
@@ -161,7 +160,7 @@ def remove_small_objects(
     Returns
     -------
     Volume
-        A volume of the input's dtype with 0 in removed objects.
+        A volume of the input's dtype in which removed objects are 0.
 
     Raises
     ------
@@ -174,7 +173,7 @@ def remove_small_objects(
 
     Notes
     -----
-    The result is identical to scikit-image.
+    The result is identical to scikit-image's.
 
     %(component_sweeps)s
 
@@ -210,11 +209,9 @@ def remove_small_holes(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     max_size : int or str, default: 64
-        The largest size to fill: a number of voxels, or a volume with a unit such as
-        ``"0.001 um^3"``.
+        The largest size to fill: a number of voxels, or a physical volume such as ``"0.001 um^3"``.
     %(connectivity)s
     %(neighbours)s
 
@@ -233,8 +230,8 @@ def remove_small_holes(
 
     Notes
     -----
-    The result is identical to scikit-image. Components that touch the border of the volume are
-    filled, too.
+    The result is identical to scikit-image's. Components that touch the border of the volume are
+    also filled.
 
     %(component_sweeps)s
 
@@ -257,22 +254,22 @@ def remove_small_holes(
 
 @documented_like(remove_small_objects)
 def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: int = 1) -> Volume:
-    """Remove the bright components with fewer voxels than a threshold, at each grey level.
+    """Remove bright components with fewer voxels than a threshold, at each grey level.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A bool volume, or a volume of any numbers, where NaN is the largest one.
+        A volume of bool or numbers; NaN counts as the largest.
     area_threshold : int or str, default: 64
-        The smallest size to keep: a number of voxels, or a volume with a unit such as
-        ``"0.001 um^3"``.
+        The smallest size to keep: a number of voxels, or a physical volume such as ``"0.001
+        um^3"``.
     %(connectivity)s
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A voxel gets the highest level at which it is in a component of
-        this size, at least the lowest level of the volume.
+        A volume of the input's dtype. Each voxel gets the highest level at which it is in a
+        component of this size, or the lowest level of the volume if there is none.
 
     See Also
     --------
@@ -282,10 +279,10 @@ def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: in
 
     Notes
     -----
-    The result is identical to scikit-image. Two sweeps for masks, for any threshold. One sweep for
-    grey values, as a neighbourhood: a smaller component extends over fewer voxels than the threshold
-    along each axis, which is the halo. Memory and time grow with the cube of the threshold beyond the
-    slab; for a large one, use thresholds of a mask, or `h_maxima`.
+    The result is identical to scikit-image's. Masks need two sweeps, for any threshold. Grey values
+    need one sweep, with a halo of the threshold minus 1, because smaller components extend over
+    fewer voxels along each axis. Memory and time grow with the cube of the threshold beyond the
+    slab. For large thresholds, use a mask, or `h_maxima`.
 
     References
     ----------
@@ -303,13 +300,13 @@ def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: in
 
 @documented_like(area_opening)
 def area_closing(image: Volume, area_threshold: int | str = 64, connectivity: int = 1) -> Volume:
-    """Fill the dark components with fewer voxels than a threshold, at each grey level.
+    """Fill dark components with fewer voxels than a threshold, at each grey level.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A voxel gets the lowest level at which it is in a dark component
-        of this size, at most the highest level of the volume.
+        A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
+        component of this size, or the highest level of the volume if there is none.
 
     See Also
     --------
@@ -343,21 +340,22 @@ def _by_area(
 
 @documented_like(area_opening)
 def diameter_opening(image: Volume, diameter_threshold: int = 8, connectivity: int = 1) -> Volume:
-    """Remove the bright components with a smaller extent than a threshold, at each grey level.
+    """Remove bright components with an extent below a threshold, at each grey level.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A bool volume, or a volume of any numbers, where NaN is the largest one.
+        A volume of bool or numbers; NaN counts as the largest.
     diameter_threshold : int, default: 8
-        The smallest extent to keep, in voxels: the longest side of a component's box.
+        The smallest extent to keep, in voxels. The extent is the longest side of a component's
+        bounding box.
     %(connectivity)s
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A voxel gets the highest level at which it is in a component of
-        this extent, at least the lowest level of the volume.
+        A volume of the input's dtype. Each voxel gets the highest level at which it is in a
+        component of this extent, or the lowest level of the volume if there is none.
 
     See Also
     --------
@@ -367,9 +365,9 @@ def diameter_opening(image: Volume, diameter_threshold: int = 8, connectivity: i
 
     Notes
     -----
-    The result is identical to scikit-image, except in volumes that are smaller than the threshold
-    along all axes: they get their lowest level, and 0 there. One sweep, with a halo of
-    ``diameter_threshold - 1`` voxels.
+    The result is identical to scikit-image's, except for volumes that are smaller than the
+    threshold along all axes. These are set to their lowest level, in scikit-image to 0. One sweep,
+    with a halo of ``diameter_threshold - 1`` voxels.
 
     References
     ----------
@@ -387,13 +385,13 @@ def diameter_opening(image: Volume, diameter_threshold: int = 8, connectivity: i
 
 @documented_like(diameter_opening)
 def diameter_closing(image: Volume, diameter_threshold: int = 8, connectivity: int = 1) -> Volume:
-    """Fill the dark components with a smaller extent than a threshold, at each grey level.
+    """Fill dark components with an extent below a threshold, at each grey level.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A voxel gets the lowest level at which it is in a dark component
-        of this extent, at most the highest level of the volume.
+        A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
+        component of this extent, or the highest level of the volume if there is none.
 
     See Also
     --------
@@ -403,8 +401,8 @@ def diameter_closing(image: Volume, diameter_threshold: int = 8, connectivity: i
 
     Notes
     -----
-    The result is identical to scikit-image, except in volumes that are smaller than the threshold
-    along all axes: they get their highest level. One sweep, with a halo of
+    The result is identical to scikit-image's, except for volumes that are smaller than the
+    threshold along all axes. These are set to their highest level. One sweep, with a halo of
     ``diameter_threshold - 1`` voxels.
 
     References
@@ -435,11 +433,10 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like, optional
-        The neighbours of a background voxel: 3 entries along each axis, symmetric about the centre;
-        by default all that share a face.
+        The neighbours of a background voxel: an array with 3 entries along each axis, symmetric
+        about the centre; by default all that share a face.
 
     See Also
     --------
@@ -447,7 +444,7 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
     %(component_sweeps)s
 
@@ -476,13 +473,13 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
 def keep_largest(
     mask: Volume, k: int = 1, connectivity: int = 1, *, structure: Any = None
 ) -> Volume:
-    """Keep the components, or labels, with the most voxels.
+    """Keep the components or labels with the most voxels.
 
     Parameters
     ----------
     %(mask_or_labels)s
     k : int, default: 1
-        The number to keep. Among equal sizes, the lowest ids are kept.
+        The number to keep. If sizes are equal, the lowest ids are kept.
     %(connectivity)s
     %(neighbours)s
 
@@ -515,13 +512,13 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A mask or labels. Connected voxels with the same value are one object.
+        A mask or labels. Connected voxels with the same value form one object.
     buffer_size : int, default: 0
-        Width of the border, in voxels in addition to the outermost ones.
+        Number of voxels to add to the border, which is one voxel wide.
 
     Notes
     -----
-    The result is identical to scikit-image.
+    The result is identical to scikit-image's.
 
     %(component_sweeps)s
 
@@ -565,12 +562,12 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
     Parameters
     ----------
     seed : Volume or numpy.ndarray
-        Nonzero voxels are seeds, which stay even outside of the mask.
+        Nonzero voxels are seeds, which are kept even outside of the mask.
     structure : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre; by default
-        all that share a face.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre; by default all that share a face.
     mask : Volume or numpy.ndarray, optional
-        Seeds grow where it is nonzero; everywhere by default.
+        Seeds grow where the mask is nonzero; everywhere by default.
 
     See Also
     --------
@@ -579,7 +576,7 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
     %(component_sweeps)s
 
@@ -606,9 +603,9 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened.
+        A volume or an array with up to three axes.
     low : number or Scalar
-        The lower threshold, which may be lazy, e.g. from `threshold_otsu`.
+        The lower threshold, a number or a lazy number such as from `threshold_otsu`.
     high : number or Scalar
         The higher threshold.
 
@@ -618,7 +615,7 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
 
     Notes
     -----
-    The result is identical to scikit-image. Voxels that share a face are connected.
+    The result is identical to scikit-image's. Voxels that share a face are connected.
 
     %(component_sweeps)s
 

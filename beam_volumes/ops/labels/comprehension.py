@@ -41,16 +41,17 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
     Returns
     -------
     list of tuple of slice
-        The box of labels 1, 2, ..., or None for missing labels. It is computed now, in this process.
+        The bounding boxes of labels 1, 2, ..., or None for missing labels. They are computed
+        immediately, in this process.
 
     Raises
     ------
     ValueError
-        If ``max_label`` is negative, or the list would exceed ``options.max_inmemory``, because
-        there are many labels or large numbers.
+        If ``max_label`` is negative, or the list would exceed ``options.max_inmemory`` because
+        labels are many or large.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype, or ``max_label`` is not
-        an int.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or
+        ``max_label`` is not an int.
 
     See Also
     --------
@@ -59,7 +60,7 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
 
     Notes
     -----
-    One sweep; for labels from `label` it reuses the second sweep.
+    One sweep; labels from `label` share its second sweep.
 
     References
     ----------
@@ -85,7 +86,7 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
     nbytes = _ENTRY * count + _SLICES * len(found)
     if nbytes > options.max_inmemory:
         raise ValueError(
-            f"{name}: a list of {count:,} entries takes about {format_bytes(nbytes)}, more than "
+            f"{name}: a list of {count:,} entries needs about {format_bytes(nbytes)}, more than "
             f"options.max_inmemory, {format_bytes(options.max_inmemory)}: regionprops_table(labels, "
             'properties=["bbox"]) returns rows, and relabel makes labels smaller'
         )
@@ -113,14 +114,14 @@ def labeled_comprehension(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A stored volume, with the voxels for the function.
+        A stored volume with the values for the function.
     labels : Volume or numpy.ndarray
         Stored labels of the same shape, bool or integers from 0.
     index : int or array_like of int
         The labels, above 0.
     func : callable
-        Takes the voxels of a label in raster order, with ``pass_positions`` also their linear indices
-        in the volume; returns a number.
+        A function of the voxels of a label in raster order that returns a number. With
+        ``pass_positions``, the second argument is the linear indices of the voxels in the volume.
     out_dtype : dtype
         The dtype of the result.
     default : number
@@ -131,15 +132,15 @@ def labeled_comprehension(
     Returns
     -------
     numpy.ndarray or number
-        A number for each entry of ``index``. It is computed now, in this process.
+        A number for each entry of ``index``, computed immediately, in this process.
 
     Raises
     ------
     ValueError
         If a volume is computed instead of stored, shapes differ, or ``index`` is None or has labels
-        below 1; if a label's box needs more memory than available.
+        below 1; if a label's bounding box needs more memory than is available.
     TypeError
-        If an input is neither a volume nor an array, or has another dtype.
+        If an input is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------

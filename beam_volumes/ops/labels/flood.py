@@ -51,19 +51,20 @@ def flood(
     connectivity: int | None = None,
     tolerance: float | None = None,
 ) -> Volume:
-    """Select the voxels that are connected to a seed and have its value.
+    """Select the voxels that are connected to a seed voxel and have the same value.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel and up to three axes, or an array, which is opened.
+        A volume or an array with one channel and up to three axes.
     seed_point : sequence of int
         The position of the seed, one number for each axis except t.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre.
     connectivity : int, optional
         The largest number of steps along axes between neighbours; by default, voxels that share a
-        corner are neighbours, too.
+        corner are also neighbours.
     tolerance : float, optional
         The largest difference of a voxel from the seed; 0 by default.
 
@@ -87,8 +88,8 @@ def flood(
 
     Notes
     -----
-    The result is identical to scikit-image; but a seed of NaN selects nothing. Three sweeps: the first
-    reads the seed, and only its chunk.
+    The result is identical to scikit-image's, except that a seed of NaN selects nothing. Three
+    sweeps; the first reads only the seed's chunk.
 
     References
     ----------
@@ -117,21 +118,22 @@ def flood_fill(
     connectivity: int | None = None,
     tolerance: float | None = None,
 ) -> Volume:
-    """Replace the voxels that are connected to a seed and have its value.
+    """Replace the voxels that are connected to a seed voxel and have the same value.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of one channel and up to three axes, or an array, which is opened.
+        A volume or an array with one channel and up to three axes.
     seed_point : sequence of int
         The position of the seed, one number for each axis except t.
     new_value : number
         The value of the replaced voxels, of the dtype of ``image``.
     footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre.
+        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
+        centre.
     connectivity : int, optional
         The largest number of steps along axes between neighbours; by default, voxels that share a
-        corner are neighbours, too.
+        corner are also neighbours.
     tolerance : float, optional
         The largest difference of a voxel from the seed; 0 by default.
 

@@ -52,18 +52,19 @@ def map_instances(
     ----------
     %(volume)s
     function : callable
-        Takes the voxels of a tile, an array with the volume's axes (c first if there are channels),
-        and returns labels: integers of the tile's shape without c, 0 for background. It must return
-        the same labels for the same voxels. Several threads call it; it must not compute with this
-        package.
+        A function of the voxels of a tile, an array with the volume's axes (c first if there are
+        channels). It returns labels: integers of the tile's shape without c, 0 for background. It
+        must return the same labels for the same voxels. Several threads call the function, and it
+        must not compute with this package.
     tile : int or sequence of int
-        Extent of a tile in voxels. The last tiles are clipped at the volume's end.
+        Extent of a tile in voxels. The last tiles are clipped at the end of the volume.
     overlap : int or sequence of int
-        Voxels shared by adjacent tiles, up to half a tile. If it is at least the size of the largest
-        object, no object is cut in all tiles.
+        Number of voxels shared by adjacent tiles, up to half a tile. If it is at least the size of
+        the largest object, each object is complete in some tile.
     %(stitching)s
     voxel_bytes : int, default: 24
-        Memory that the function needs for each voxel of a tile in addition to its input, for the plan.
+        Memory in bytes that the function needs for each voxel of a tile, in addition to its input.
+        The plan includes it.
     %(name_and_version)s
 
     Returns
@@ -75,8 +76,8 @@ def map_instances(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the function does not return labels, or
-        the objects need more memory than available.
+        If a parameter is out of range. On computation, if the function does not return labels, or
+        the objects need more memory than is available.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``function`` is not callable.
 
@@ -88,15 +89,15 @@ def map_instances(
 
     Notes
     -----
-    The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel gets
-    the label in its tile. An object of a tile that lies only in voxels of other tiles can join other
-    objects, but has no voxels of its own. Labels are joined across faces of tiles; across edges and
-    corners, they are joined through the tiles between.
+    The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel
+    gets the label from its tile. An object of a tile that only covers voxels of different tiles can
+    join objects, but has no voxels of its own. Labels are joined across faces of tiles; across
+    edges and corners, they are joined through the tiles in between.
 
-    Two sweeps. A slab runs the function on all tiles that intersect it. The voxels of tiles are stored
-    for the second sweep, so the function runs once for each tile and slab. Slabs with extents that
-    are multiples of ``tile - overlap`` need the fewest calls. Tiles are merged in a tree, like the
-    slabs of `label`.
+    Two sweeps. A slab runs the function on all tiles that intersect it. The labels of tiles are
+    stored for the second sweep, so the function runs once for each tile and slab. Slabs need the
+    fewest calls if their extents are multiples of ``tile - overlap``. Tiles are merged in a tree,
+    like the slabs of `label`.
 
     References
     ----------
@@ -155,10 +156,10 @@ def stitch(
     ----------
     blocks : nested sequence of Volume or numpy.ndarray
         Labels of the blocks, nested like the volume's axes: a list along the first axis of lists
-        along the second, and so on. All have one shape, except the last along each axis, which may
-        be smaller. A label in one block is independent of the same label in another.
+        along the second, and so on. All blocks have the same shape, except that the last along each
+        axis may be smaller. The same label in two blocks means different objects.
     overlap : int or sequence of int
-        Voxels shared by adjacent blocks, up to half a block.
+        Number of voxels shared by adjacent blocks, up to half a block.
     %(stitching)s
 
     Returns
@@ -180,8 +181,8 @@ def stitch(
 
     Notes
     -----
-    Two sweeps, with the rule and the memory of `map_instances`. `concatenate` joins the blocks first,
-    so use it for up to a few hundred blocks.
+    Two sweeps; the stitching rule and memory are as in `map_instances`. `concatenate` joins the
+    blocks first, so use it for up to a few hundred blocks.
 
     References
     ----------

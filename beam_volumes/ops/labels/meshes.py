@@ -44,8 +44,8 @@ def meshes(
         ``"precomputed"`` is Neuroglancer's legacy format, with coordinates in nanometers if the
         volume has a unit.
     step : int, default: 1
-        Voxels between vertices: 2 gives a quarter of the triangles. Objects that are too small for
-        this use all voxels.
+        Number of voxels between vertices: 2 gives a quarter of the triangles. Objects that are too
+        small for this use every voxel.
     simplify : float, default: 0.0
         The fraction of triangles to remove where the surface is flattest, below 1: 0.9 keeps about a
         tenth. It needs fast-simplification.
@@ -53,17 +53,17 @@ def meshes(
     Returns
     -------
     Table
-        A lazy table: ``label``, numbers of ``vertices`` and ``faces``, and the ``surface_area`` from
-        the voxel size. Computing it writes the files.
+        A lazy table with ``label``, the numbers of ``vertices`` and ``faces``, and the
+        ``surface_area``, computed with the voxel size. Computing the table writes the files.
 
     Raises
     ------
     ValueError
-        If scikit-image is not installed (with ``simplify`` fast-simplification, too), a parameter
-        is invalid, the labels are computed instead of stored, or do not have three axes; on
-        computation, if an object's box needs more memory than available.
+        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, a parameter
+        is invalid, or the labels are computed instead of stored or do not have three axes. On
+        computation, if an object's box needs more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -72,9 +72,9 @@ def meshes(
     Notes
     -----
     One sweep finds the objects' boxes; then each box is read. Vertices are x, y, z positions in the
-    unit of the voxel size, including the volume's origin. Surfaces are closed, also at the edges of
-    the volume. A worker holds one object's box at a time, and about 50 bytes for each of its voxels.
-    Simplified surfaces are closed, too, but thin parts may touch themselves; they depend on the
+    unit of the voxel size, including the volume's origin. Surfaces are closed, including at the
+    edges of the volume. A worker holds one object's box at a time, and about 50 bytes for each of
+    its voxels. Simplified surfaces are also closed, but thin parts may touch. They depend on the
     version of fast-simplification.
 
     References

@@ -66,40 +66,42 @@ def for_each_label(
 ) -> Table:
     """Apply your own function to each object of a label volume.
 
-    Use it for results that no table of measurements has: skeletons, meshes, shapes, files.
+    Use it for results that no table of measurements includes, such as skeletons, meshes, shapes or
+    files.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
         Stored labels, integers from 0; 0 is background.
     function : callable
-        Takes a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``, ``voxel_size``
-        and ``unit``. Returns a dict with a number for each column, or None to skip the object. It
-        may write a file, and may be called again for an object if a worker fails.
+        A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
+        ``voxel_size`` and ``unit``. It returns a dict with a number for each column, or None to
+        skip the object. It may write files, and may be called again for an object if a worker
+        fails.
     columns : mapping
         Names of the returned numbers, and their dtypes: ``{"length": "f8"}``.
     volumes : sequence of Volume, default: ()
-        Stored volumes of the same shape, cut out with the same box.
+        Stored volumes of the same shape, which are cropped to the same box.
     pad : int or sequence of int, default: 0
         Voxels to add to the box on each side, within the volume.
     name : str, optional
-        With ``version``, identifies the function, so another process can resume a run.
+        With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
         Change it when the function changes.
 
     Returns
     -------
     Table
-        A lazy table: ``label`` and the columns, a row for each object, sorted by label.
+        A lazy table with ``label`` and the columns, and a row for each object, sorted by label.
 
     Raises
     ------
     ValueError
         If labels or volumes are computed instead of stored, shapes differ, or a column does not have
-        a numeric dtype; on computation, if the function returns other columns, or an object's box
-        needs more memory than available.
+        a numeric dtype. On computation, if the function returns different columns, or an object's
+        box needs more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -107,9 +109,9 @@ def for_each_label(
 
     Notes
     -----
-    One sweep finds the boxes; then each box is read, in parallel on any runner. A worker holds the
-    box of one object at a time: its labels, mask and volumes, and arrays of the function. Objects
-    are distributed by the start of their boxes along z.
+    One sweep finds the boxes; then the boxes are read, in parallel on any runner. A worker holds
+    the box of one object at a time: its labels, mask and volumes, and the function's arrays.
+    Objects are distributed by the start of their boxes along z.
 
     References
     ----------
@@ -163,7 +165,7 @@ class StoredObjects(PlainData):
                     "first, and open the result"
                 )
             if v.space.times:
-                raise ValueError(f"{what}: {v!r} has points in time; choose one: v[0]")
+                raise ValueError(f"{what}: {v!r} has several time points; select one: v[0]")
         margins = par.whole_numbers(pad, labels.space.visible, 0, "pad", 0, what)
         z, y, x = map(min, margins, labels.node.shape)
         return cls(
@@ -328,7 +330,7 @@ class EachLabel(TableStep):
             if not representable(value.item(), np.dtype(dtype)):
                 raise ValueError(
                     f"{self.name}: the function returned {column}={value} for label {label}, which is not a "
-                    f"{np.dtype(dtype)} number; use another dtype for this column"
+                    f"{np.dtype(dtype)} number; use a different dtype for this column"
                 )
         return (label, *(given[column] for column in wanted))
 

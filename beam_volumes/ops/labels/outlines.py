@@ -29,33 +29,33 @@ _ROW_BYTES = 16
 def outlines(labels: Volume, *, like: Volume | None = None) -> Table:
     """Compute the outlines of the regions of a label image.
 
-    As GeoJSON, they are polygons that QuPath, GeoPandas and shapely can read.
+    Written as GeoJSON, they are polygons that QuPath, GeoPandas and shapely can read.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Labels of two axes, y and x, bool or integers from 0; 0 is background.
+        Labels with two axes, y and x, bool or integers from 0; 0 is background.
     like : Volume, optional
-        A volume that defines the pixels of coordinates, such as the finest level of the slide. By
-        default coordinates are in pixels of the labels.
+        A volume that defines the pixels for the coordinates, such as the finest level of the slide.
+        By default, coordinates are in pixels of the labels.
 
     Returns
     -------
     Table
         A lazy table of the corners of all outlines, sorted by ``label``, then ``y``, then ``x``.
-        Coordinates are of corners of pixels: the first pixel extends from 0 to 1. ``corner``
-        describes the turn: 4 if the outline continues to the right, else to the left, plus 2 if it
-        continues down, else up, plus 1 if the pixel between belongs to the label.
-        ``table.to("regions.geojson")`` writes polygons with holes, one for each label, or several if
-        its pixels are not connected by sides.
+        Coordinates refer to the corners of pixels: the first pixel extends from 0 to 1. ``corner``
+        describes the turn as a sum: 4 if the outline continues to the right instead of the left, 2
+        if it continues down instead of up, and 1 if the pixel in between belongs to the label.
+        ``table.to("regions.geojson")`` writes polygons with holes: one for each label, or several
+        if its pixels are not connected by sides.
 
     Raises
     ------
     ValueError
-        If the labels have other axes, or ``like`` lacks one of them; on computation, if a label is
-        negative, or corners need more memory than available.
+        If the labels have different axes, or ``like`` lacks one of them. On computation, if a label
+        is negative, or the corners need more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -64,12 +64,12 @@ def outlines(labels: Volume, *, like: Volume | None = None) -> Table:
 
     Notes
     -----
-    One sweep; for labels from `label` it reuses the second sweep. Corners are independent of slabs.
-    Memory grows with the corners of a slab and, while GeoJSON is written, with the corners of the
-    largest label, about 200 bytes each.
+    One sweep; labels from `label` share its second sweep. Corners are independent of slabs. Memory
+    grows with the corners of a slab and, while GeoJSON is written, with the corners of the largest
+    label, about 200 bytes each.
 
-    Polygons are valid by GeoJSON and OGC rules: they neither cross nor touch themselves along lines.
-    Pixels of a label that share only a corner are separate polygons.
+    Polygons are valid according to GeoJSON and OGC: they neither cross themselves nor touch
+    themselves along lines. Pixels of a label that share only a corner are separate polygons.
 
     References
     ----------

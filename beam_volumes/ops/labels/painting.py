@@ -45,30 +45,31 @@ def map_labels(
     name: str | None = None,
     version: Any = None,
 ) -> Volume:
-    """Apply your own function to each object, and put the results together in one volume.
+    """Apply your own function to each object, and combine the results in one volume.
 
-    Use it for operations that need a whole object: skeletons, filled holes, smoothed outlines, convex
-    hulls.
+    Use it for operations that need a whole object, such as skeletons, filled holes, smoothed
+    outlines or convex hulls.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
         Stored labels, integers from 0; 0 is background.
     function : callable
-        Takes a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``, ``voxel_size``
-        and ``unit``, like the function of `for_each_label`. Returns an array of the shape of
+        A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
+        ``voxel_size`` and ``unit``, as in `for_each_label`. It returns an array with the shape of
         ``mask``, or None to remove the object. It may be called several times for an object, and
-        must return the same.
+        must return the same result.
     dtype : dtype, optional
         By default, the function returns a bool array, the object's new voxels, and the result is a
-        volume of labels: where several objects meet, the largest label wins. With a dtype, it
-        returns numbers, which are taken in the object's own voxels; the result is 0 elsewhere.
+        volume of labels. Where several objects overlap, the largest label wins. With a dtype, the
+        function returns numbers, which are used within the object's original voxels; the result is
+        0 elsewhere.
     volumes : sequence of Volume, default: ()
-        Stored volumes of the same shape, cut out with the same box.
+        Stored volumes of the same shape, which are cropped to the same box.
     pad : int or sequence of int, default: 0
         Voxels to add to the box on each side, within the volume.
     name : str, optional
-        With ``version``, identifies the function, so another process can resume a run.
+        With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
         Change it when the function changes.
 
@@ -80,11 +81,11 @@ def map_labels(
     Raises
     ------
     ValueError
-        If labels or volumes are computed instead of stored, or shapes differ; on computation, if the
-        function returns another shape or dtype, or a box has more voxels than a slab.
+        If labels or volumes are computed instead of stored, or shapes differ. On computation, if
+        the function returns a different shape or dtype, or a box has more voxels than a slab.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype, or ``function`` is not
-        callable.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or ``function``
+        is not callable.
 
     See Also
     --------
@@ -93,9 +94,9 @@ def map_labels(
 
     Notes
     -----
-    Two sweeps: the first finds the boxes, the second calls the function. An object is processed in
-    each slab that its box meets. A worker holds the result of a slab, and boxes of as many voxels at
-    a time. Objects with larger boxes are refused with the remedy: more memory, or deeper slabs.
+    Two sweeps: the first finds the bounding boxes, and the second calls the function. An object is
+    processed in each slab that its box intersects. A worker holds the result of a slab, and at any
+    time boxes with as many voxels. For larger boxes, an error suggests more memory or deeper slabs.
 
     References
     ----------

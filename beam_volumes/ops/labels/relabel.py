@@ -66,14 +66,14 @@ def relabel(
         table such as from `cut`, or a Parquet file or folder of such files. Integers are kept
         exactly, up to uint64; fractional values need a float ``dtype``.
     missing : {"error", "keep"} or number, default: "error"
-        Labels that the mapping lacks raise an error on computation, keep their number, or become
-        this number. 0 stays 0 unless it is mapped.
+        How to treat labels that the mapping lacks: raise an error on computation, keep them, or
+        replace them with this number. 0 stays 0 unless it is mapped.
     dtype : dtype, optional
         Dtype of the result; the dtype of the mapping's values by default.
     columns : sequence of str, optional
         For a table, the columns of labels and of new values; the first two by default. Three names,
-        such as ``("t", "label", "track")``, are columns of points in time, labels and new values:
-        each point then has its own mapping, as `track` returns it.
+        such as ``("t", "label", "track")``, are columns of time points, labels and new values. Each
+        time point then has its own mapping, as in the result of `track`.
 
     Returns
     -------
@@ -83,11 +83,11 @@ def relabel(
     Raises
     ------
     ValueError
-        If ``dtype`` cannot hold the values, or the table lacks the columns; on computation, if a
-        label is missing. The message names it.
+        If ``dtype`` cannot hold the values, or the table lacks the columns. On computation, if a
+        label is missing. The message contains it.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype, or the mapping has
-        another type.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or the mapping
+        has an unsupported type.
 
     See Also
     --------
@@ -97,9 +97,9 @@ def relabel(
 
     Notes
     -----
-    One sweep. Mappings of points in time are kept in memory by every worker. Another mapping in files
-    with more than a million rows is looked up by key, in one more sweep: no worker holds all of it.
-    The same is true of lazy tables. If a lazy table depends on volumes, they must have the labels'
+    One sweep. Every worker keeps mappings of time points in memory. All other lazy tables, and
+    files with more than a million rows, are looked up by key in one additional sweep. No worker
+    then holds the whole mapping. If a lazy table depends on volumes, they must have the labels'
     shape, and are processed in the first of the two sweeps.
 
     References
@@ -143,7 +143,7 @@ def keep_labels(
     low: float | None = None,
     high: float | None = None,
 ) -> Volume:
-    """Keep the labels with a measurement in a range; all other voxels become 0.
+    """Keep the labels with a measurement in a range, and set all other voxels to 0.
 
     Use it to select objects by any column of a table, such as their area, intensity or shape.
 
@@ -155,22 +155,23 @@ def keep_labels(
         Measurements with a column ``label``: a lazy table such as from `regionprops_table`, a pyarrow or
         pandas table, or a Parquet file or folder of such files.
     column : str
-        The column of numbers.
+        The name of a numeric column.
     low, high : float, optional
-        The range, including both ends; without one, the range is open on that side. NaN is in no range.
+        The range, including both ends; if one is missing, the range is unlimited on that side. NaN
+        is not in any range.
 
     Returns
     -------
     Volume
-        A volume of the labels' dtype. Labels without a row become 0.
+        A volume of the labels' dtype. Labels without a row are set to 0.
 
     Raises
     ------
     ValueError
         If neither end is given, ``low`` is above ``high``, or the table lacks the columns.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype, or the table has another
-        type.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or the table
+        has an unsupported type.
 
     See Also
     --------
@@ -179,7 +180,7 @@ def keep_labels(
 
     Notes
     -----
-    The sweeps of `relabel` with the same table, which looks the column up as float64.
+    Needs the same sweeps as `relabel` with this table. The column is looked up as float64.
 
     References
     ----------

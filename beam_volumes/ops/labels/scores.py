@@ -32,28 +32,28 @@ LARGEST_BALL = 16
 
 @documented
 def contingency(a: Volume, b: Volume, *, ignore_labels: Iterable[int] = ()) -> Table:
-    """Count the voxels that each pair of labels of two volumes shares.
+    """Count the voxels shared by each pair of labels of two volumes.
 
     Parameters
     ----------
     a, b : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0. 0 is a label like others.
+        Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     ignore_labels : iterable of int, default: ()
-        Labels of ``a`` to ignore with their voxels.
+        Labels of ``a`` to ignore, together with their voxels.
 
     Returns
     -------
     Table
-        A lazy table with columns ``label_a``, ``label_b`` (uint64) and ``count`` (int64): a sorted
-        row for each pair that shares voxels.
+        A lazy table with columns ``label_a``, ``label_b`` (uint64) and ``count`` (int64), and a row
+        for each pair that shares voxels, sorted by label.
 
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, or the pairs need more memory than
-        available.
+        If shapes differ. On computation, if a label is negative, or the pairs need more memory than
+        is available.
     TypeError
-        If ``a`` or ``b`` is neither a volume nor an array, or has another dtype.
+        If ``a`` or ``b`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -63,8 +63,8 @@ def contingency(a: Volume, b: Volume, *, ignore_labels: Iterable[int] = ()) -> T
 
     Notes
     -----
-    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, and several times that
-    while they are merged. No worker holds the whole table.
+    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, and several times as
+    much while they are merged. No worker holds the whole table.
 
     References
     ----------
@@ -126,9 +126,9 @@ def variation_of_information(
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0. 0 is a label like others.
+        Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` to ignore with their voxels, e.g. ``[0]``.
+        Labels of ``truth`` to ignore, together with their voxels, e.g. ``[0]``.
 
     Returns
     -------
@@ -140,10 +140,10 @@ def variation_of_information(
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, or the pairs of labels need more
-        memory than available.
+        If shapes differ. On computation, if a label is negative, or the pairs of labels need more
+        memory than is available.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -152,8 +152,8 @@ def variation_of_information(
 
     Notes
     -----
-    One sweep, and one for all scores that are computed together. Counts of voxels are exact, and each
-    score is rounded once, so its bits are independent of slabs.
+    One sweep, which all scores that are computed together share. Counts of voxels are exact, and
+    each score is rounded once, so its bits are independent of slabs.
 
     References
     ----------
@@ -174,29 +174,29 @@ def variation_of_information(
 def adapted_rand_error(
     truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (0,), alpha: float = 0.5
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """Compare two segmentations by pairs of voxels in one segment.
+    """Compare two segmentations by the pairs of voxels within segments.
 
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0.
+        Labels of the same shape, bool or integers from 0.
     ignore_labels : iterable of int, default: (0,)
-        Labels of ``truth`` to ignore with their voxels.
+        Labels of ``truth`` to ignore, together with their voxels.
     alpha : float, default: 0.5
         The weight of precision, from 0 to 1.
 
     Returns
     -------
     error, precision, recall : Scalar
-        Lazy numbers: 1 minus the F-score, and its components. NaN if no pair of voxels counts.
+        Lazy numbers: 1 minus the F-score, and its components. NaN if no pair of voxels is included.
 
     Raises
     ------
     ValueError
-        If shapes differ or ``alpha`` is out of range; on computation, if a label is negative, or the
-        pairs of labels need more memory than available.
+        If shapes differ or ``alpha`` is out of range. On computation, if a label is negative, or
+        the pairs of labels need more memory than is available.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -232,16 +232,16 @@ def boundary_scores(
     tolerance: float = 0,
     ignore_labels: Iterable[int] = (),
 ) -> tuple[Scalar, Scalar]:
-    """Compare two segmentations by the voxels at boundaries of segments.
+    """Compare two segmentations by the voxels at the boundaries of segments.
 
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0. 0 is a label like others.
+        Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     tolerance : float, default: 0
         The largest distance, in voxels, at which boundaries match.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` to ignore with their voxels.
+        Labels of ``truth`` to ignore, together with their voxels.
 
     Returns
     -------
@@ -254,7 +254,7 @@ def boundary_scores(
     ValueError
         If shapes differ, or ``tolerance`` is negative or not a number.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -262,9 +262,9 @@ def boundary_scores(
 
     Notes
     -----
-    A boundary voxel shares a face with a voxel of another label, as in scikit-image with
-    ``connectivity=1`` and ``mode="thick"``. One sweep, or two with a ``tolerance`` above 16. Counts of
-    voxels are exact, and each score is rounded once.
+    A boundary voxel shares a face with a voxel of a different label, as in scikit-image with
+    ``connectivity=1`` and ``mode="thick"``. One sweep, or two with a ``tolerance`` above 16. Counts
+    of voxels are exact, and each score is rounded once.
 
     References
     ----------
@@ -308,31 +308,31 @@ def boundary_scores(
 
 @documented
 def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (0,)) -> Table:
-    """Find the best overlapping segment of another volume for each segment.
+    """Find the best overlapping segment of a second volume for each segment.
 
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0.
+        Labels of the same shape, bool or integers from 0.
     ignore_labels : iterable of int, default: (0,)
-        Labels of ``truth`` to ignore with their voxels. The background of ``test``, 0, is never the
-        best.
+        Labels of ``truth`` to ignore, together with their voxels. The background of ``test``, 0, is
+        never the best.
 
     Returns
     -------
     Table
         A lazy table with a row for each label of ``truth``: ``label``, ``num_pixels``, the
         ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels,
-        ``iou``, intersection over union, and ``dice``, twice the intersection over the sum of both
-        sizes. The smallest of equally good labels is selected; without overlap, all are 0.
+        ``iou`` (intersection over union), and ``dice`` (twice the intersection over the sum of both
+        sizes). The smallest of equally good labels is selected; without overlap, all are 0.
 
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, or the pairs of labels need more
-        memory than available.
+        If shapes differ. On computation, if a label is negative, or the pairs of labels need more
+        memory than is available.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------

@@ -52,10 +52,10 @@ def relabel_sequential(
     Raises
     ------
     ValueError
-        If ``offset`` is below 1; on computation, if a label is negative, a new label does not fit
-        ``dtype``, or the labels need more memory than available.
+        If ``offset`` is below 1. On computation, if a label is negative, a new label does not fit
+        ``dtype``, or the labels need more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -64,8 +64,8 @@ def relabel_sequential(
 
     Notes
     -----
-    Two sweeps: one collects the labels, the other writes. Memory grows with the labels of one slab,
-    about 24 bytes each, and several times that while they are merged.
+    Two sweeps: the first collects the labels, and the second writes the result. Memory grows with
+    the labels of one slab, about 24 bytes each, and several times that while they are merged.
 
     References
     ----------
@@ -107,14 +107,14 @@ def _ranks(labels: Volume, first: int, inverse: bool, name: str) -> Table:
 
 @documented
 def join_segmentations(s1: Volume, s2: Volume, *, dtype: DTypeLike | None = None) -> Volume:
-    """Divide the segments of each volume by the segments of the other.
+    """Intersect the segments of two volumes.
 
     Two voxels have the same label in the result if they have the same label in both volumes.
 
     Parameters
     ----------
     s1, s2 : Volume or numpy.ndarray
-        Labels of one shape, bool or integers from 0.
+        Labels of the same shape, bool or integers from 0.
     dtype : dtype, optional
         The dtype of the result: uint32 by default, uint64 for volumes of 2**32 or more voxels.
 
@@ -126,10 +126,10 @@ def join_segmentations(s1: Volume, s2: Volume, *, dtype: DTypeLike | None = None
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, a new label does not fit ``dtype``,
-        or the labels need more memory than available.
+        If shapes differ. On computation, if a label is negative, a new label does not fit
+        ``dtype``, or the labels need more memory than is available.
     TypeError
-        If ``s1`` or ``s2`` is neither a volume nor an array, or has another dtype.
+        If ``s1`` or ``s2`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -137,7 +137,7 @@ def join_segmentations(s1: Volume, s2: Volume, *, dtype: DTypeLike | None = None
 
     Notes
     -----
-    Two sweeps; four if labels have 64 bits, which are renumbered first.
+    Two sweeps, or four for labels of 64 bits, which are renumbered first.
 
     References
     ----------

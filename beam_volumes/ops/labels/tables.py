@@ -41,50 +41,51 @@ def regionprops_table(
         Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
         Intensities for the properties that need them, with the shape of the labels; scikit-image's
-        name ``intensity_image`` is accepted, too. Each of several channels has its own columns, with
-        its name or else its number at the end, as ``intensity_mean-DAPI``.
+        name ``intensity_image`` is also accepted. Each of several channels has its own columns,
+        which end with its name or number, as in ``intensity_mean-DAPI``.
     properties : str or sequence of str, optional
         Names of the properties, or one name, as in scikit-image: ``num_pixels``, ``area``,
         ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,
         ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (for two axes); with
         ``intensity`` also ``intensity_min``, ``intensity_max``, ``intensity_mean``,
-        ``intensity_std`` and ``centroid_weighted``. Additional properties are ``principal_axes``,
-        ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. By default all these. By
-        request also ``area_bbox``, ``area_convex``, ``centroid_local``, ``solidity``,
-        ``feret_diameter_max``, ``euler_number``, ``inertia_tensor``, ``moments``,
-        ``moments_central`` and ``moments_normalized`` (exponents up to 3 in total); for two axes
-        ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and ``moments_hu`` (the last three for
-        voxels with equal sides); with ``intensity`` ``minimum_position`` and ``maximum_position``
-        (in voxels, the first of several; scipy's names), ``centroid_weighted_local``,
-        ``moments_weighted``, ``moments_weighted_central``, ``moments_weighted_normalized`` and (for
-        two axes) ``moments_weighted_hu``, and with integers of up to 16 bits ``intensity_median``.
-        ``area_filled`` counts the holes of a region, too, in the
-        last column; it needs stored labels, and reads the box of each region.
+        ``intensity_std`` and ``centroid_weighted``. Properties that scikit-image lacks are
+        ``principal_axes``, ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. All
+        these are computed by default. On request: ``area_bbox``, ``area_convex``,
+        ``centroid_local``, ``solidity``, ``feret_diameter_max``, ``euler_number``,
+        ``inertia_tensor``, ``moments``, ``moments_central`` and ``moments_normalized`` (exponents
+        up to 3 in total); for two axes ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and
+        ``moments_hu`` (the last three for voxels with equal sides); with ``intensity``
+        ``minimum_position`` and ``maximum_position`` (in voxels, the first of several; scipy's
+        names), ``centroid_weighted_local``, ``moments_weighted``, ``moments_weighted_central``,
+        ``moments_weighted_normalized`` and (for two axes) ``moments_weighted_hu``, and with
+        integers of up to 16 bits ``intensity_median``. ``area_filled`` includes the holes of a
+        region, and is the last column; it needs stored labels, and reads the bounding box of each
+        region.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite intensities raise an error on computation, or are ignored.
+        Whether NaN and infinite intensities raise an error on computation or are ignored.
     intensity_quantiles : sequence of float, default: ()
-        Quantiles from 0 to 1 of integer intensities of up to 16 bits, as `numpy.quantile` computes
-        them, in columns such as ``intensity_quantile-0.25``.
+        Quantiles, from 0 to 1, of integer intensities of up to 16 bits, computed as by
+        `numpy.quantile`, in columns such as ``intensity_quantile-0.25``.
     extra_properties : sequence or mapping of callable, default: ()
-        Functions of a region's mask in its box, or of its mask and intensities, as in scikit-image.
-        Each one returns a number for a column with its name, in float64 or in the dtype from a
-        mapping. They need stored labels and intensities.
+        Functions of a region's mask in its bounding box, or of its mask and intensities, as in
+        scikit-image. Each returns a number for a column with the function's name, as float64 or
+        with the dtype from a mapping. Labels and intensities must be stored.
 
     Returns
     -------
     Table
-        A lazy table, sorted by its column ``label``. Properties with several numbers have columns
-        ``bbox-0``, ``bbox-1`` and so on.
+        A lazy table, sorted by its column ``label``. Properties with several numbers have several
+        columns, such as ``bbox-0`` and ``bbox-1``.
 
     Raises
     ------
     ValueError
-        If a property is unknown or needs ``intensity``, or shapes differ; on computation, if an
-        intensity is NaN or infinite and ``nan="raise"``, or the regions need more memory than
+        If a property is unknown or needs ``intensity``, or shapes differ. On computation, if an
+        intensity is NaN or infinite and ``nan="raise"``, or the regions need more memory than is
         available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -93,14 +94,14 @@ def regionprops_table(
 
     Notes
     -----
-    One sweep; for labels from `label` it reuses the second sweep. Sums are exact, so the bits of the
-    table are independent of slabs. Lengths of axes come from LAPACK, and may differ in the last bits
-    between machines.
+    One sweep; labels from `label` share its second sweep. Sums are exact, so the table is the same,
+    bit for bit, for any slabs. Lengths of axes are computed with LAPACK, and their last bits may
+    differ between machines.
 
     Memory grows with the labels of one slab, about 300 to 550 bytes each. No worker holds the whole
     table. Medians and quantiles also keep the distinct values of each label (16 bytes each), and
-    convex hulls their vertices (12 bytes each). For a hull, and its diameter between centres of faces,
-    flat regions of a volume count like others; scikit-image returns 0.
+    convex hulls their vertices (12 bytes each). Convex hulls and Feret diameters (between centres
+    of faces) are also computed for flat regions of a volume, where scikit-image returns 0.
 
     References
     ----------
@@ -196,44 +197,44 @@ def region_adjacency(
     range: tuple[float, float] | None = None,
     nan: str = "raise",
 ) -> Table:
-    """Find touching regions, with the number of their faces and the values between them.
+    """Find pairs of touching regions, the number of shared faces, and the values between them.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
         Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
-        A boundary volume, e.g. probabilities of membranes, with the shape of the labels.
+        A boundary volume with the shape of the labels, e.g. membrane probabilities.
     affinities : Volume or numpy.ndarray, optional
-        Three channels instead of ``intensity`` (a volume of three axes, with axis c before them): the
-        affinity of each voxel with the previous one along z, y and x. Numbers of at most 32 bits.
+        Three channels instead of ``intensity`` (axes c, z, y, x): the affinity of each voxel with
+        the previous one along z, y and x, as numbers of at most 32 bits.
     value : {"max", "mean"}, default: "max"
-        The value of a face from ``intensity``: the maximum or the mean of its two voxels.
+        The value of a face with ``intensity``: the maximum or mean of its two voxels.
     bins : int, default: 0
         Number of bins for a histogram of the values of each pair; 0 for none.
     range : pair of float, optional
         The range of the histogram, which is required; by default (0, 256) for affinities of uint8.
     nan : {"raise", "omit"}, default: "raise"
-        Whether NaN and infinite intensities and affinities raise an error on computation, or are
+        Whether NaN and infinite intensities and affinities raise an error on computation or are
         ignored.
 
     Returns
     -------
     Table
-        A lazy table with a sorted row for each pair of labels that share a face; ``label_a`` is
-        smaller than ``label_b``. Columns ``faces-0``, ... count the faces across each axis of the
-        labels, in order. With ``intensity`` there are ``boundary_mean``, ``boundary_min``,
-        ``boundary_max``, and with ``bins`` ``boundary_histogram-0``, ... With ``affinities`` there
-        are ``affinity_count``, ``affinity_sum`` (exact, only for integers), ``affinity_mean``,
-        ``affinity_min``, ``affinity_max``, and ``affinity_histogram-0``, ...
+        A lazy table with a row for each pair of labels that share a face, sorted by label;
+        ``label_a`` is smaller than ``label_b``. Columns ``faces-0``, ... count the faces across
+        each axis of the labels, in order. With ``intensity`` there are ``boundary_mean``,
+        ``boundary_min``, ``boundary_max``, and with ``bins`` ``boundary_histogram-0``, ... With
+        ``affinities`` there are ``affinity_count``, ``affinity_sum`` (exact, only for integers),
+        ``affinity_mean``, ``affinity_min``, ``affinity_max``, and ``affinity_histogram-0``, ...
 
     Raises
     ------
     ValueError
-        If shapes differ or a parameter is out of range; on computation, if an intensity is NaN or
-        infinite and ``nan="raise"``, or the pairs need more memory than available.
+        If shapes differ or a parameter is out of range. On computation, if an intensity is NaN or
+        infinite and ``nan="raise"``, or the pairs need more memory than is available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -242,8 +243,7 @@ def region_adjacency(
 
     Notes
     -----
-    One sweep; for labels from `label` it reuses the second sweep. Memory grows with the pairs of one
-    slab.
+    One sweep; labels from `label` share its second sweep. Memory grows with the pairs of one slab.
 
     References
     ----------

@@ -38,28 +38,28 @@ def track(
     spacing: float | Sequence[float] | str | None = None,
     **options: Any,
 ) -> ComputedTable:
-    """Follow the objects of a movie.
+    """Track the objects of a movie over time.
 
     Use it for segmented cells or particles. `relabel` with the result gives each object the same
-    label at all points in time.
+    label at all time points.
 
     Parameters
     ----------
     labels : Volume
-        Integer labels with an axis of time; 0 is background.
+        Integer labels with a time axis; 0 is background.
     max_distance : float or str, optional
-        Link objects by their centroids, up to this distance between two points in time, in the unit
-        of ``spacing``, or with ``spacing="voxel_size"`` as a text such as ``"5 um"``. By default,
+        Maximum distance between centroids for linking objects of two time points, in the unit of
+        ``spacing``, or a length such as ``"5 um"`` with ``spacing="voxel_size"``. By default,
         objects are linked by their overlap.
     min_iou : float, optional
-        Link objects by their overlap, of at least this intersection over union; 0.1 by default. Use
-        it if objects move less than their size.
+        Minimum intersection over union for linking two objects by their overlap; 0.1 by default.
+        Use it if objects move less than their size.
     max_gap : int, default: 0
-        The number of points in time for which an object may be missing.
+        The number of time points for which an object may be missing.
     divisions : bool, default: False
-        Whether a new object near one that continues is its daughter. The track of the parent then
-        ends, and two tracks begin. Objects that enter the image or were missed before can look like
-        daughters, so use it only for cells that divide.
+        Whether to detect divisions. If a new object appears next to an existing track, that track
+        ends and two daughter tracks start. Objects that enter the image or were missed before can
+        look like daughters, so use it only for cells that divide.
     %(spacing)s
     **options : options
         Options of `beam_volumes.compute`, such as ``runner`` and ``workers``.
@@ -67,16 +67,16 @@ def track(
     Returns
     -------
     ComputedTable
-        A row for each object at each point in time: ``t``, ``label``, ``track`` from 1, ``parent``,
-        which is the track that divided, or 0, and ``centroid-0``, ... in the unit of ``spacing``.
+        A row for each object at each time point: ``t``, ``label``, ``track`` from 1, ``parent``
+        (the track that divided, or 0), and ``centroid-0``, ... in the unit of ``spacing``.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, ``max_distance`` and ``min_iou`` are both given, or the
-        labels have no axis of time.
+        If a parameter is out of range, ``max_distance`` and ``min_iou`` are both set, or the labels
+        have no time axis.
     TypeError
-        If ``labels`` is neither a volume nor an array, or has another dtype.
+        If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -86,14 +86,14 @@ def track(
 
     Notes
     -----
-    One sweep measures the objects; for overlaps there is another one for each distance between two
-    linked points. The tables of all points and the pairs of near objects are held in memory, about
-    100 bytes for an object and for a pair.
+    One sweep measures the objects. Overlaps need one more sweep for each time difference between
+    linked objects. The tables of all time points and the pairs of nearby objects are held in
+    memory, about 100 bytes for each object and each pair.
 
-    Links of consecutive points minimize the sum of costs: squared distances, or 1 minus the
-    intersection over union. A second assignment then closes gaps and finds divisions: each new
-    object is linked with the end of a track, or with an object of the previous point that has a
-    successor. An object has at most two daughters.
+    Links between consecutive time points minimize the sum of costs: squared distances, or 1 minus
+    the intersection over union. A second assignment then closes gaps and finds divisions: each new
+    object is linked with the end of a track, or with an object of the previous time point that
+    already has a successor. An object has at most two daughters.
 
     References
     ----------

@@ -55,34 +55,34 @@ def watershed(
     Parameters
     ----------
     height : Volume or numpy.ndarray
-        Heights, e.g. probabilities of membranes; they may be infinite. NaN is only allowed outside
-        of ``mask``.
+        Heights, e.g. membrane probabilities, which may be infinite. NaN is only allowed outside of
+        ``mask``.
     markers : Volume or numpy.ndarray, optional
-        Labels from which basins grow, 0 elsewhere; they may be negative. Without markers, there is a
-        basin for each minimum.
+        Labels from which basins grow, and 0 elsewhere. They may be negative. Without markers, there
+        is a basin for each minimum.
     mask : Volume or numpy.ndarray, optional
-        The nonzero voxels are divided; the result is 0 elsewhere.
+        Only voxels with a nonzero mask are divided; the result is 0 elsewhere.
     connectivity : {1}, default: 1
-        Voxels that share a face are neighbours; other values are not possible.
+        Must be 1: voxels that share a face are neighbours.
     watershed_line : bool, default: False
-        Whether to separate basins by voxels of 0. A voxel becomes 0 if it shares a face with a basin
-        of a smaller label.
+        Whether to separate basins with voxels of value 0. A voxel becomes 0 if it shares a face
+        with a basin with a smaller label.
 
     Returns
     -------
     Volume
-        Without markers, labels 1, 2, ... in the raster order of the basins' first voxels, uint32
+        Without markers, labels 1, 2, ... in the raster order of the basins' first voxels, as uint32
         (uint64 for volumes of 2**32 or more voxels). With markers, their labels in their dtype, and
         0 where no marker is connected.
 
     Raises
     ------
     ValueError
-        If shapes differ or ``connectivity`` is not 1; on computation, if a height is NaN, or the
-        basins need more memory than available.
+        If shapes differ or ``connectivity`` is not 1. On computation, if a height is NaN, or the
+        basins need more memory than is available.
     TypeError
-        If an input is neither a volume nor an array, or has another dtype; with markers, if heights
-        are integers of 64 bits.
+        If an input is neither a volume nor an array, or has an unsupported dtype; with markers, if
+        heights are integers of 64 bits.
 
     See Also
     --------
@@ -91,21 +91,22 @@ def watershed(
 
     Notes
     -----
-    Each voxel follows its lowest neighbour, unless this is higher. Among equal neighbours, those
-    before it come first, along z, y, x, then those after it, along x, y, z. All voxels with the same
-    end are a basin. This is the order of edges by height, then by linear index. A flat part is
-    divided by this order, not by distance: smooth such heights, or use markers.
+    Each voxel follows its lowest neighbour, unless this is higher than the voxel. Among equal
+    neighbours, the previous ones along z, y, x have priority, then the next ones along x, y, z. All
+    voxels with the same end form a basin. This is the order of edges by height, then by linear
+    index. Flat regions are divided by this order, not by distance: smooth such heights, or use
+    markers.
 
-    With markers, voxels of a marker follow nothing. Basins without a marker join the basin across
-    their lowest pass, until all have one. The height of a pass is the higher of two neighbours; equal
-    passes are ordered by labels as in `agglomerate`.
+    With markers, voxels of a marker do not follow a neighbour. Basins without a marker join the
+    basin across their lowest pass, until all have a marker. The height of a pass is the higher of
+    two neighbours; equal passes are ordered by labels as in `agglomerate`.
 
-    The result is unique and independent of slabs. It differs from
-    `skimage.segmentation.watershed`, which floods from a queue: without equal heights, both may only
-    differ where floods meet.
+    The result is unique and independent of slabs. It differs from `skimage.segmentation.watershed`,
+    which floods from a queue. If no heights are equal, the results can only differ where floods
+    meet.
 
-    Two sweeps for the basins, three with markers. Basins are merged like components of `label`; with
-    markers they are then merged in the tree of `agglomerate`, and marked in the tree of `cut`.
+    Two sweeps for the basins, or three with markers. Basins are merged like components in `label`.
+    With markers, they are then merged as in `agglomerate`, and marked as in `cut`.
 
     References
     ----------
@@ -195,35 +196,35 @@ def watershed_affinities(
     *,
     min_size: int | None = None,
 ) -> Volume:
-    """Divide a volume into basins by the affinities between its voxels.
+    """Divide a volume into basins according to the affinities between its voxels.
 
     Parameters
     ----------
     affinities : Volume or numpy.ndarray
-        Three channels (axis c before z, y, x): the affinity of each voxel with the previous one along
-        z, y and x. Numbers of at most 32 bits; NaN is no affinity.
+        Three channels (axes c, z, y, x): the affinity of each voxel with the previous one along z,
+        y and x, as numbers of at most 32 bits. NaN means no affinity.
     low : float
-        Voxels with a lower affinity are not joined. A voxel without another affinity becomes 0.
+        Voxels with a lower affinity are not joined. Voxels with only lower affinities become 0.
     high : float, optional
         Voxels with at least this affinity are always joined.
     min_size : int, optional
-        Basins with fewer voxels join a neighbour, in the order of affinities, highest first, as long
-        as one of both is smaller than this.
+        Minimum number of voxels of a basin. Neighbouring basins are merged in descending order of
+        affinities, as long as one of the two is smaller than this.
 
     Returns
     -------
     Volume
         Labels, uint32 (uint64 for volumes of 2**32 or more voxels): 1, 2, ... in the raster order of
-        the basins' first voxels; with ``min_size`` only some of them, each the largest in its merged
-        basin.
+        the basins' first voxels; with ``min_size``, only some of these, each the largest in its
+        merged basin.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or there are not three channels; on computation, if the basins
-        need more memory than available.
+        If a parameter is out of range, or there are not three channels. On computation, if the
+        basins need more memory than available.
     TypeError
-        If ``affinities`` is neither a volume nor an array, or has another dtype.
+        If ``affinities`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
@@ -232,12 +233,12 @@ def watershed_affinities(
 
     Notes
     -----
-    Each voxel follows its edge with the largest affinity; among equal ones the first by the upper
-    voxel in raster order, then by axis. All voxels with the same end are a basin. The result is
-    unique and independent of slabs: it is the forest of a total order.
+    Each voxel follows its edge with the largest affinity. Equal edges are ordered by their upper
+    voxel in raster order, then by axis. All voxels with the same end form a basin. The result is
+    unique and independent of slabs, because the edges have a total order.
 
-    Two sweeps for the basins, three with ``min_size``. Basins are merged like components of `label`;
-    with ``min_size`` they are then merged in the tree of `agglomerate`.
+    Two sweeps for the basins, or three with ``min_size``. Basins are merged like components in
+    `label`. With ``min_size``, they are then merged as in `agglomerate`.
 
     References
     ----------

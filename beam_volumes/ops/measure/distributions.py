@@ -40,8 +40,8 @@ def histogram(
     bins : int, default: 256
         Number of bins.
     range : pair of numbers or Scalar, optional
-        The ends of the bins, numbers or lazy numbers; the smallest and the largest voxel by default.
-        Voxels outside are not counted.
+        The range of the bins, numbers or lazy numbers; the smallest and the largest voxel by
+        default. Voxels outside are not counted.
     %(where)s
     %(nan)s
     %(across)s
@@ -64,7 +64,8 @@ def histogram(
 
     Notes
     -----
-    One sweep if ``range`` consists of numbers, else two. Counts and edges are identical to numpy.
+    One sweep if ``range`` consists of numbers, otherwise two. Counts and edges are identical to
+    numpy's.
 
     References
     ----------
@@ -141,8 +142,8 @@ def percentile(
     -------
     Scalar
         The lazy number, with numpy's linear interpolation. If ``q`` is a sequence or ``axis`` is
-        given, a lazy array: percentiles first, then the other axes; NaN if no voxel of a line
-        counts.
+        given, a lazy array: percentiles first, then the remaining axes. Lines without included
+        voxels are NaN.
 
     Raises
     ------
@@ -154,12 +155,12 @@ def percentile(
 
     Notes
     -----
-    One sweep for dtypes of up to 16 bits, two for 32 bits and four for 64. Each one finds the next
-    digits of the order statistics, from a histogram of order-preserving keys.
+    One sweep for dtypes of up to 16 bits, two for 32 bits and four for 64. Each sweep finds the
+    next digits of the order statistics from a histogram of order-preserving keys.
 
     Along axes, one sweep collects lines of at most 4096 bytes for each percentile, if all voxels
-    take at most 256 MiB. Otherwise there is one sweep for each 8 bits of the dtype, and the result
-    has at most 65536 elements for one percentile, 32768 for two.
+    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype. The result
+    then has at most 65536 elements for one percentile and 32768 for two.
 
     References
     ----------
@@ -202,8 +203,8 @@ def median(
     Returns
     -------
     Scalar
-        The lazy number; with ``axis``, a lazy array of the other axes; NaN if no voxel of a line
-        counts.
+        The lazy number. With ``axis``, a lazy array with the remaining axes; lines without included
+        voxels are NaN.
 
     See Also
     --------
@@ -213,8 +214,8 @@ def median(
     Notes
     -----
     The median of an even number of voxels is the mean of the middle two, as in numpy. One sweep for
-    dtypes of up to 16 bits, two for 32 bits and four for 64. Medians of labels are computed in one
-    sweep, from counts of the values of each label, so they need integers of up to 16 bits.
+    dtypes of up to 16 bits, two for 32 bits and four for 64. Medians of labels need one sweep and
+    integers of up to 16 bits, because the values of each label are counted.
 
     References
     ----------

@@ -24,13 +24,13 @@ def argmax(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> Scalar:
-    """Find the place of the largest voxel along an axis, e.g. the height of a surface.
+    """Find the index of the largest voxel along an axis, e.g. the height of a surface.
 
     Parameters
     ----------
     %(volume)s
     axis : int or str, optional
-        The axis, as a number as in numpy or a name such as ``"z"``. By default the place is an index
+        The axis, a number as in numpy or a name such as ``"z"``. By default, the result is an index
         into the flattened volume, as in numpy.
     %(where)s
     %(nan)s
@@ -38,8 +38,8 @@ def argmax(
     Returns
     -------
     Scalar
-        A lazy int64 array of the other axes, or a lazy number: the index of the largest voxel, the
-        first of several. (numpy's result for a line with NaN is the first NaN.)
+        A lazy int64 array with the remaining axes, or a lazy number: the index of the largest
+        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
 
     Raises
     ------
@@ -79,13 +79,13 @@ def argmin(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> Scalar:
-    """Find the place of the smallest voxel along an axis.
+    """Find the index of the smallest voxel along an axis.
 
     Returns
     -------
     Scalar
-        A lazy int64 array of the other axes, or a lazy number: the index of the smallest voxel, the
-        first of several. (numpy's result for a line with NaN is the first NaN.)
+        A lazy int64 array with the remaining axes, or a lazy number: the index of the smallest
+        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
 
     See Also
     --------

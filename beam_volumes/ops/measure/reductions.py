@@ -231,8 +231,8 @@ def _spread(name: str, of: Callable[..., folds.Fold], **texts: str) -> Callable[
 
 
 _EXTREME = """\
-The lazy number in the volume's dtype. With ``axis``, a lazy array of the other axes; NaN
-    if no voxel of a line counts, which is an error for integers."""
+The lazy number in the volume's dtype. With ``axis``, a lazy array with the remaining axes; lines
+    without included voxels are NaN, or an error for integers."""
 min = _reduction(
     "min",
     folds.Min.of,
@@ -269,8 +269,8 @@ sum = _reduction(
     summary="Sum all voxels",
     lines="each line along some axes, exactly",
     returns="""\
-The lazy sum, rounded once, in numpy's dtype for a sum. With ``axis``, a lazy array of the
-    other axes, 0 if no voxel of a line counts.""",
+The lazy sum, rounded once, with the dtype of `numpy.sum`. With ``axis``, a lazy array with the
+    remaining axes; lines without included voxels are 0.""",
     see_also="cumsum : computes running sums.",
     numpy="sum",
     examples="""\
@@ -283,8 +283,8 @@ mean = _reduction(
     summary="Compute the mean of all voxels",
     lines="of each line along some axes, exactly",
     returns="""\
-The lazy mean, rounded once, in numpy's dtype for a mean. With ``axis``, a lazy array of
-    the other axes, NaN if no voxel of a line counts.""",
+The lazy mean, rounded once, with the dtype of `numpy.mean`. With ``axis``, a lazy array with the
+    remaining axes; lines without included voxels are NaN.""",
     see_also="uniform_filter : computes the mean around each voxel.",
     numpy="mean",
     examples="""\
@@ -297,8 +297,8 @@ variance = _spread(
     summary="Compute the variance of all voxels",
     lines="of each line along some axes, exactly",
     returns="""\
-The lazy variance, rounded once, in numpy's dtype for a variance. With ``axis``, a lazy
-    array of the other axes, NaN if no voxel of a line counts.""",
+The lazy variance, rounded once, with the dtype of `numpy.var`. With ``axis``, a lazy array with the
+    remaining axes; lines without included voxels are NaN.""",
     see_also="""\
 std : computes its square root.
 covariance : computes it for two volumes.""",
@@ -313,8 +313,8 @@ std = _spread(
     summary="Compute the standard deviation of all voxels",
     lines="of each line along some axes, exactly",
     returns="""\
-The lazy standard deviation, rounded once, in numpy's dtype for it. With ``axis``, a lazy
-    array of the other axes, NaN if no voxel of a line counts.""",
+The lazy standard deviation, rounded once, with the dtype of `numpy.std`. With ``axis``, a lazy
+    array with the remaining axes; lines without included voxels are NaN.""",
     see_also="variance : computes its square.",
     numpy="std",
     examples="""\

@@ -163,7 +163,7 @@ def joint_histogram(
     bins : int or pair of int, default: 256
         Number of equal bins for the values of ``a`` and of ``b``.
     range : pair of pairs of numbers or Scalar, optional
-        The ends of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, numbers or lazy
+        The ranges of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, numbers or lazy
         numbers; the smallest and the largest voxels by default.
     %(where)s
     %(pair_nan)s
@@ -172,12 +172,11 @@ def joint_histogram(
     Returns
     -------
     counts : Scalar
-        A lazy array of int64 numbers, with a row for each bin of ``a`` and a column for each
-        bin of ``b``.
+        A lazy int64 array with a row for each bin of ``a`` and a column for each bin of ``b``.
     a_edges : Scalar
-        A lazy array of the edges of bins of ``a``.
+        A lazy array of the bin edges of ``a``.
     b_edges : Scalar
-        A lazy array of the edges of bins of ``b``.
+        A lazy array of the bin edges of ``b``.
 
     Raises
     ------
@@ -189,7 +188,8 @@ def joint_histogram(
 
     Notes
     -----
-    One sweep if ``range`` consists of numbers, else two. Counts and edges are identical to numpy.
+    One sweep if ``range`` consists of numbers, otherwise two. Counts and edges are identical to
+    numpy's.
 
     References
     ----------
@@ -367,13 +367,14 @@ def extrema(
     largest : Scalar
         The largest voxel.
     smallest_at : Scalar
-        A lazy int64 array: the index of the first smallest voxel in raster order, for each axis.
+        A lazy int64 array: the index along each axis of the smallest voxel, the first in raster
+        order.
     largest_at : Scalar
         The same for the largest voxel.
 
     Notes
     -----
-    One sweep for all four.
+    One sweep for all four results.
 
     %(exact)s
 
@@ -412,7 +413,7 @@ def count_nonzero(
     Returns
     -------
     Scalar
-        The lazy number. With ``axis``, a lazy array of the other axes.
+        The lazy number. With ``axis``, a lazy array with the remaining axes.
 
     Raises
     ------
@@ -424,7 +425,7 @@ def count_nonzero(
 
     Notes
     -----
-    One sweep. NaN and infinite voxels are nonzero.
+    One sweep. NaN and infinite voxels count as nonzero.
 
     %(along)s
 
@@ -454,7 +455,7 @@ def any(
     Returns
     -------
     Scalar
-        The lazy bool. With ``axis``, a lazy array of the other axes.
+        The lazy bool. With ``axis``, a lazy array with the remaining axes.
 
     See Also
     --------
@@ -462,7 +463,7 @@ def any(
 
     Notes
     -----
-    One sweep. NaN and infinite voxels are nonzero.
+    One sweep. NaN and infinite voxels count as nonzero.
 
     %(along)s
 
@@ -494,7 +495,7 @@ def all(
 
     Notes
     -----
-    One sweep. NaN and infinite voxels are nonzero.
+    One sweep. NaN and infinite voxels count as nonzero.
 
     %(along)s
 

@@ -222,7 +222,7 @@ def minimum(counts: np.ndarray, centers: np.ndarray) -> np.generic:
     if len(peaks) != 2:
         raise ValueError(
             f"threshold_minimum: the smoothed histogram has {counted(len(peaks), 'peak')} instead of two; "
-            "use another threshold, e.g. threshold_otsu"
+            "use a different threshold, e.g. threshold_otsu"
         )
     first, second = peaks
     return centers[first + np.argmin(smooth[first : second + 1])]

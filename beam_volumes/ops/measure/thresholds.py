@@ -136,7 +136,7 @@ def threshold_multiotsu(
     Raises
     ------
     ValueError
-        On computation, if there are fewer different values than classes.
+        On computation, if there are fewer distinct values than classes.
     %(reduction_errors)s
 
     See Also
@@ -147,7 +147,7 @@ def threshold_multiotsu(
     -----
     %(threshold_sweeps)s
 
-    Integers of 16 bits are as fast as 8 bits, unlike scikit-image, which tries all choices.
+    Integers of 16 bits are as fast as 8 bits, unlike in scikit-image, which tries all combinations.
 
     References
     ----------
@@ -178,7 +178,7 @@ cross entropy thresholding", Pattern Recognition Letters 19 (1998).""",
 >>> round(float(bv.threshold_li(v)), 2)
 4.62""",
     notes="""\
-It is computed from counts: for floats from ``nbins`` bins, while scikit-image iterates over all
+It is computed from counts, for floats from ``nbins`` bins, whereas scikit-image iterates over all
 voxels.""",
 )
 threshold_yen = _two_classes(
@@ -203,12 +203,12 @@ thresholding: a new approach", Computer Vision, Graphics, and Image Processing 2
 >>> int(bv.threshold_moments(v))
 5""",
     notes="""\
-The volume is assumed to be a blurred volume with two values and the same first three moments. As
-many voxels are below the threshold as have the lower value.""",
+The volume is assumed to be a blurred volume with two values and the same first three moments. The
+number of voxels below the threshold equals the number of voxels with the lower value.""",
 )
 threshold_triangle = _two_classes(
     "threshold_triangle",
-    "Compute the triangle threshold, for one peak with a long tail.",
+    "Compute the triangle threshold, for histograms with one peak and a long tail.",
     references="""\
 `skimage.filters.threshold_triangle`; G. W. Zack, W. E. Rogers, S. A. Latt, "Automatic
 measurement of sister chromatid exchange frequency", J. Histochemistry and Cytochemistry 25
@@ -221,7 +221,7 @@ measurement of sister chromatid exchange frequency", J. Histochemistry and Cytoc
 )
 threshold_isodata = _two_classes(
     "threshold_isodata",
-    "Compute the Ridler-Calvard threshold, half way between the means of both classes.",
+    "Compute the Ridler-Calvard threshold, which is half way between the means of both classes.",
     references="""\
 `skimage.filters.threshold_isodata`; T. W. Ridler, S. Calvard, "Picture thresholding using an
 iterative selection method", IEEE Trans. SMC 8 (1978).""",
@@ -229,8 +229,8 @@ iterative selection method", IEEE Trans. SMC 8 (1978).""",
     + """\
 >>> int(bv.threshold_isodata(v))
 5""",
-    raises="no value is half way",
-    notes="The smallest of several such values is selected.",
+    raises="no value is half way between the means",
+    notes="If there are several such values, the smallest is selected.",
 )
 threshold_minimum = _two_classes(
     "threshold_minimum",

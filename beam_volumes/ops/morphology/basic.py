@@ -59,8 +59,8 @@ def binary_erosion(
 
     Notes
     -----
-    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
-    their radius, not to their voxels.
+    The result is identical to scipy's. For balls and ellipsoids from `ball`, the time is
+    proportional to the radius, not to the number of voxels.
 
     One sweep. The halo is the reach of the structuring element for each iteration.
 
@@ -100,8 +100,8 @@ def binary_dilation(
 
     Notes
     -----
-    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
-    their radius, not to their voxels.
+    The result is identical to scipy's. For balls and ellipsoids from `ball`, the time is
+    proportional to the radius, not to the number of voxels.
 
     One sweep. The halo is the reach of the structuring element for each iteration.
 
@@ -134,8 +134,8 @@ def binary_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     Notes
     -----
-    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
-    their radius, not to their voxels.
+    The result is identical to scipy's. For balls and ellipsoids from `ball`, the time is
+    proportional to the radius, not to the number of voxels.
 
     One sweep. The halo is twice the reach of the structuring element for each iteration: a window
     contains the slices for both steps.
@@ -165,8 +165,8 @@ def binary_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     Notes
     -----
-    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
-    their radius, not to their voxels.
+    The result is identical to scipy's. For balls and ellipsoids from `ball`, the time is
+    proportional to the radius, not to the number of voxels.
 
     One sweep. The halo is twice the reach of the structuring element for each iteration: a window
     contains the slices for both steps.
@@ -263,7 +263,7 @@ def grey_erosion(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
     %(halo)s
 
@@ -303,7 +303,7 @@ def grey_dilation(
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
     %(halo)s
 
@@ -333,7 +333,7 @@ def grey_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
     %(two_halos)s
 
@@ -360,7 +360,7 @@ def grey_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
     %(two_halos)s
 

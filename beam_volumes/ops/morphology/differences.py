@@ -34,7 +34,7 @@ def white_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
     %(two_halos)s
 
@@ -63,7 +63,7 @@ def black_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size.
+    The result is identical to scipy's. For a box the time is independent of its size.
 
     %(two_halos)s
 
@@ -91,8 +91,9 @@ def morphological_gradient(volume: Volume, *element: Any, **options: Any) -> Vol
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size. As in numpy,
-    differences that do not fit an integer dtype wrap around; cast the volume to a wider one first.
+    The result is identical to scipy's. For a box the time is independent of its size. As in numpy,
+    differences that do not fit an integer dtype wrap around; to avoid this, cast the volume to a
+    wider dtype first.
 
     %(halo)s
 
@@ -112,7 +113,7 @@ def morphological_gradient(volume: Volume, *element: Any, **options: Any) -> Vol
 @parameters_of(grey_erosion)
 @documented_like(white_tophat)
 def morphological_laplace(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """Add dilation and erosion, and subtract the volume twice.
+    """Add the dilation and the erosion, and subtract the volume twice.
 
     See Also
     --------
@@ -120,8 +121,9 @@ def morphological_laplace(volume: Volume, *element: Any, **options: Any) -> Volu
 
     Notes
     -----
-    The result is identical to scipy. For a box the time is independent of its size. As in numpy,
-    differences that do not fit an integer dtype wrap around; cast the volume to a wider one first.
+    The result is identical to scipy's. For a box the time is independent of its size. As in numpy,
+    differences that do not fit an integer dtype wrap around; to avoid this, cast the volume to a
+    wider dtype first.
 
     %(halo)s
 
@@ -159,7 +161,7 @@ def binary_hit_or_miss(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Find positions where one pattern matches the foreground and another the background.
+    """Find positions where one pattern matches the foreground and a second one matches the background.
 
     Parameters
     ----------
@@ -184,7 +186,7 @@ def binary_hit_or_miss(
 
     Notes
     -----
-    The result is identical to scipy.
+    The result is identical to scipy's.
 
     One sweep. The halo is the reach of the patterns.
 

@@ -56,15 +56,16 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground; others have distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
+        distance 0.
     %(sampling)s
     squared : bool, default: False
-        Whether to return squared distances, as float64. They are exact integers for a sampling of 1.
+        Whether to return squared distances, as float64. With a sampling of 1, they are exact
+        integers.
     max_distance : float or str, optional
-        The maximum of distances, in the unit of ``sampling``, or with ``sampling="voxel_size"`` as a
-        text such as ``"200 nm"``. The transform is then a filter with a halo of this length, in one
-        sweep. A length that is too large for the memory is refused. By default, there is no limit.
+        The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
+        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
+        sweep. An error is raised if it is too large for the memory. By default, there is no limit.
     return_indices : bool, default: False
         Whether to also return the position of the nearest background voxel.
 
@@ -72,11 +73,11 @@ def distance_transform_edt(
     -------
     distances : Volume
         A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background, where scipy's result is undefined.
+        no background; scipy's result is then undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
-        nearest background voxel, the first in raster order if several are equally near (scipy has
-        no order); -1 beyond ``max_distance``, and without any background.
+        nearest background voxel. If several are equally near, it is the first in raster order
+        (undefined in scipy). It is -1 beyond ``max_distance`` and if there is no background.
 
     Raises
     ------
@@ -91,9 +92,9 @@ def distance_transform_edt(
 
     Notes
     -----
-    Two sweeps: the first finds, for each slab, the distance to background along z; the second
-    computes the distances, on whole planes. A slab keeps one small number for each column of voxels
-    and each window between them. With ``max_distance``, one sweep.
+    Two sweeps: the first finds the distance to the background along z in each slab, and the second
+    computes the distances in whole planes. A slab keeps one small number for each column of voxels
+    and each window between the two sweeps. With ``max_distance``, one sweep.
 
     References
     ----------
@@ -196,13 +197,14 @@ def distance_transform_cdt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground; others have distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
+        distance 0.
     metric : {"chessboard", "taxicab", "cityblock", "manhattan"} or array_like, default: "chessboard"
-        The length of a step along several axes: 1 for ``"chessboard"``, the number of axes for the
-        others. Alternatively an equivalent structure: all neighbours, or the ones that share a face.
+        The metric: in ``"chessboard"``, a diagonal step has length 1; in the others, its length is
+        the number of axes. Alternatively an equivalent structure: all neighbours, or only those
+        that share a face.
     return_indices : bool, default: False
-        Not offered; True is an error.
+        Not available; True is an error.
 
     Returns
     -------
@@ -219,9 +221,9 @@ def distance_transform_cdt(
 
     Notes
     -----
-    Two sweeps: the first finds, for each slab, the distance to background along z; the second
-    computes the distances, on whole planes. A slab keeps one small number for each column of voxels
-    and each window between them.
+    Two sweeps: the first finds the distance to the background along z in each slab, and the second
+    computes the distances in whole planes. A slab keeps one small number for each column of voxels
+    and each window between the two sweeps.
 
     References
     ----------
@@ -290,18 +292,17 @@ def signed_distance(
     """Compute the distance to the boundary of a mask: positive inside, negative outside.
 
     Inside, it is the distance to the nearest background voxel; outside, minus the distance to the
-    nearest foreground voxel. Voxels are points: the boundary is half way between 1 and -1, and no
-    voxel is 0.
+    nearest foreground voxel. Voxels count as points, so the boundary is half way between 1 and -1,
+    and no voxel is 0.
 
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-        foreground.
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
     %(sampling)s
     max_distance : float or str, optional
-        The maximum of distances, in the unit of ``sampling``, or with ``sampling="voxel_size"`` as a
-        text such as ``"200 nm"``. The transform is then a filter with a halo of this length, in one
+        The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
+        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
         sweep.
 
     Returns
@@ -319,7 +320,7 @@ def signed_distance(
 
     Notes
     -----
-    Two sweeps, like `distance_transform_edt`; both sides share them. With ``max_distance``, one
+    Two sweeps for both sides together, as in `distance_transform_edt`. With ``max_distance``, one
     sweep.
 
     References
@@ -344,26 +345,26 @@ def expand_labels(
 ) -> Volume:
     """Expand labels into the background up to a distance, without overlap.
 
-    For example, cells from nuclei, or a margin around each object.
+    Use it to grow cells from nuclei, or to add a margin around each object.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Bool or integer labels; 0 is background, and every other voxel keeps its label.
+        Bool or integer labels. 0 is background; all other voxels keep their label.
     distance : float or str, default: 1
-        The largest distance to a label, in the unit of ``spacing``, or with
-        ``spacing="voxel_size"`` as a text such as ``"200 nm"``. 0 returns the labels. A length that is
-        too large for the memory is refused.
+        The maximum distance from a label, in the unit of ``spacing``, or a length such as ``"200
+        nm"`` with ``spacing="voxel_size"``. 0 returns the labels. An error is raised if it is too
+        large for the memory.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes, or one for each; 1 by default. ``"voxel_size"`` takes it
-        from the volume.
+        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
+        volume's.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. A background voxel has the label of the nearest voxel with a
-        label; the smallest label, if several are equally near. (In scikit-image, it depends on the
-        direction.)
+        A volume of the input's dtype. A background voxel gets the label of the nearest labelled
+        voxel, or the smallest label if several are equally near. (In scikit-image, this depends on
+        the direction.)
 
     Raises
     ------
@@ -422,13 +423,13 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
     ----------
     %(volume)s
     axis : int, default: 0
-        The axis, counted from 0, or from -1 backwards. Running sums of all voxels in one sequence
-        are not offered.
+        The axis, counted from 0, or backwards from -1. numpy's running sum of the flattened array
+        is not available.
 
     Returns
     -------
     Volume
-        An int64 volume for bool and signed integers, uint64 for unsigned ones, float64 for
+        An int64 volume for bool and signed integers, uint64 for unsigned integers, or float64 for
         floats. Integers wrap around, as in numpy.
 
     Raises
@@ -440,9 +441,9 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
 
     Notes
     -----
-    One sweep along y and x. Along z, integers need two: the sums of slabs, then the voxels. Floats
-    are added in order from the first voxel, like float64 in numpy, so slabs along z are as deep as
-    the volume, with one sweep.
+    One sweep along y and x. Along z, integers need two sweeps: one for the sums of slabs, and one
+    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. They are added
+    in order from the first voxel, like float64 in numpy.
 
     References
     ----------

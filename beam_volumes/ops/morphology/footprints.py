@@ -13,7 +13,7 @@ from beam_volumes.ops.parameters import checks as par
 
 @named_checked
 def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
-    """Make a ball or ellipsoid as footprint.
+    """Make a footprint in the shape of a ball or ellipsoid.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        An array of bool with ``2 * int(radius) + 1`` voxels along each axis.
+        A bool array with ``2 * int(radius) + 1`` voxels along each axis.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
 
 @named_checked
 def cube(size: int, ndim: int = 3) -> np.ndarray:
-    """Make a cube as footprint.
+    """Make a footprint in the shape of a cube.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        An array of bool, all True, with ``size`` voxels along each axis.
+        A bool array, all True, with ``size`` voxels along each axis.
 
     Raises
     ------
@@ -100,19 +100,19 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
 
 @named_checked
 def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
-    """Make a cross, with arms along each axis, as footprint.
+    """Make a footprint in the shape of a cross, with arms along each axis.
 
     Parameters
     ----------
     radius : int or sequence of int
-        Length of the arms in voxels; one for all axes, or one for each.
+        Length of the arms in voxels; one for all axes or one for each.
     ndim : int, default: 3
         Number of axes for a single ``radius``.
 
     Returns
     -------
     numpy.ndarray
-        An array of bool with ``2 * radius + 1`` voxels along each axis.
+        A bool array with ``2 * radius + 1`` voxels along each axis.
 
     Raises
     ------

@@ -63,7 +63,7 @@ def check_axes(function: str, path: str, shape: object, axes: int) -> None:
     """Refuse a network for neither volumes nor slices."""
     if axes not in (4, 5):
         raise ValueError(
-            f"{function}: {path} takes arrays of {axes} axes {shape}; it must take batch, c, z, y, x, "
+            f"{function}: {path} accepts arrays with {axes} axes {shape}; it must accept batch, c, z, y, x, "
             "or batch, c, y, x"
         )
 
@@ -71,7 +71,7 @@ def check_axes(function: str, path: str, shape: object, axes: int) -> None:
 def check_one_input(function: str, path: str, names: list[str]) -> None:
     if len(names) != 1:
         raise ValueError(
-            f"{function}: {path} takes {len(names)} inputs ({', '.join(names)}); it must take one"
+            f"{function}: {path} has {len(names)} inputs ({', '.join(names)}); it must have one"
         )
 
 

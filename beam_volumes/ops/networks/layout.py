@@ -265,7 +265,7 @@ def _check_turns(
     swapped = asked.turns.swapped
     if asked.flat and 0 in swapped:
         raise ValueError(
-            f"predict: augment={asked.turns.name!r} turns z, too, but {model.name} takes slices; use "
+            f"predict: augment={asked.turns.name!r} turns z, too, but {model.name} accepts slices; use "
             'augment="d4"'
         )
     alike = {(patch[a], rest[a], scale[a], before[a]) for a in swapped}

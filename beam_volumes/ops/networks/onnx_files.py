@@ -201,7 +201,7 @@ def _declared_by_file(session: Any, path: str, function: str) -> dict[str, Any]:
 
 def _dtype_of(given: Any) -> np.dtype:
     if given.type not in _DTYPES:
-        raise ValueError(f"the model takes {given.type} instead of an array of numbers")
+        raise ValueError(f"the model accepts {given.type} instead of an array of numbers")
     return np.dtype(_DTYPES[given.type])
 
 

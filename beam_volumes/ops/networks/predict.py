@@ -59,68 +59,70 @@ def predict(
     name: str | None = None,
     version: str | int | None = None,
 ) -> Volume:
-    """Run a neural network over a volume in patches, with a result that is independent of slabs.
+    """Apply a neural network to a volume in patches, with a result that does not depend on slabs.
 
     Parameters
     ----------
     %(volume)s
     model : path, callable or ModelHandler
-        An ``.onnx`` file, or a TorchScript (``.pt``) or `torch.export` (``.pt2``) file, by path or
-        URL; a function from float32 arrays with the axes batch, c, z, y, x to arrays with the same
-        number of patches; or a `ModelHandler` of Apache Beam for numpy arrays c, z, y, x. Its
-        channels are the volume's channels. A network of ``(batch, c, y, x)`` runs slice by slice.
+        The path or URL of an ``.onnx`` file, or of a TorchScript (``.pt``) or `torch.export`
+        (``.pt2``) file. Alternatively, a function from float32 arrays with the axes batch, c, z, y,
+        x to arrays with the same number of patches, or an Apache Beam `ModelHandler` for numpy
+        arrays c, z, y, x. Input channels are the volume's channels. A network for ``(batch, c, y,
+        x)`` runs slice by slice.
     mode : {"auto", "valid", "blend"}, default: "auto"
-        ``"valid"``: equal to one pass over the whole volume; patches overlap by ``context``, which is
-        discarded. ``"blend"``: patches overlap, and are averaged with weights. ``"auto"`` is valid if
-        the context is known, from ``context=``, the file's metadata, or because the network's output
-        is smaller than its input; else blend.
+        ``"valid"``: equal to one pass over the whole volume; patches overlap by ``context``, which
+        is discarded. ``"blend"``: patches overlap and are averaged with weights. ``"auto"`` is
+        ``"valid"`` if the context is known from ``context=``, the file's metadata or the smaller
+        output of the network; otherwise it is ``"blend"``.
     patch : int or sequence of int, optional
         Input extent of the network along z, y, x (y, x for a network of slices). Larger patches
-        discard less, and need more memory. By default up to two million voxels; if the size does not
-        change voxels, the plan selects the size that fits and discards least.
+        discard less and need more memory. By default, up to two million voxels; if the size does
+        not change the result, the plan selects the size that fits in memory and discards least.
     context : int or sequence, optional
         The reach of the network: how far the result of a voxel depends on others. One number for all
         axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
     stride : int or sequence of int, optional
-        Shifts of the input by multiples of this shift the result equally: the product of the
-        network's poolings. Patches start at multiples of it.
+        The product of the network's pooling factors: if the input is shifted by multiples of it,
+        the result is shifted equally. Patches start at multiples of it.
     overlap : int or sequence of int, optional
-        Voxels shared by adjacent patches, for ``mode="blend"``; half a patch by default.
+        Number of voxels shared by adjacent patches, for ``mode="blend"``; half a patch by default.
     blend : {"bump", "gaussian", "linear", "none"}, default: "bump"
         The weights for ``mode="blend"``: chunkflow's bump function, nnU-Net's Gaussian (sigma is an
         eighth of a patch), linear towards the middle, or constant.
     slices : int, optional
-        For a network of slices: the odd number of neighbouring slices that it takes as channels.
+        For a network of slices: the odd number of neighbouring slices that are its input channels.
     channels_out : int or sequence of str, optional
         The expected number of channels of the result, or their names.
     dtype : dtype, optional
         Dtype of the result, cast like `Volume.astype`; the network's dtype by default.
     batch : int, optional
-        Patches per call of the network; by default several small ones, within the memory limit.
+        Number of patches per call of the network; by default, small patches are combined within the
+        memory limit.
     normalize : {"patch"} or sequence of two, optional
-        ``(low, high)`` are mapped to 0 and 1: numbers, lazy numbers, or percentiles of all voxels
-        such as ``("1%", "99%")``. ``"patch"`` normalizes each patch to mean 0 and standard deviation
-        1; the result then depends on the grid of patches.
+        A pair ``(low, high)`` to map to 0 and 1: numbers, lazy numbers, or percentiles of all
+        voxels such as ``("1%", "99%")``. ``"patch"`` normalizes each patch to mean 0 and standard
+        deviation 1; the result then depends on the grid of patches.
     mask : Volume or numpy.ndarray, optional
-        Patches without a nonzero voxel in their results are not run.
+        The network is not run on patches without a nonzero voxel of this mask in their results.
     fill : float, default: 0.0
-        The result of such patches.
+        The result where the network is not run.
     augment : {"flips", "rot90", "d4", "cube"}, optional
-        Average the results of each patch over its flips along all axes (8 runs of the network), its
-        quarter turns in the plane (4), these and their mirror images (8), or all rotations and
-        reflections of a cube (48).
+        Which transformed copies of each patch to average over: flips along all axes (8 runs of the
+        network), quarter turns in the plane (4), these and their mirror images (8), or all
+        rotations and reflections of a cube (48).
     offsets : sequence, optional
-        For ``augment`` and channels about pairs of voxels, such as affinities: for each channel, the
-        offset along z, y, x (y, x for a network of slices) from a voxel to the other voxel of the
-        pair, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are affinities between each voxel and
-        the previous one. The context grows by the longest offset.
+        For ``augment`` with channels that describe pairs of voxels, such as affinities: for each
+        channel, the offset along z, y, x (y, x for a network of slices) from a voxel to the other
+        voxel of the pair, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are affinities between
+        each voxel and the previous one. The context grows by the longest offset.
     edges : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, like ``mode`` of `gaussian_filter`.
     cval : float, default: 0.0
         The value beyond the edges for ``"constant"``, before ``normalize``.
     device : {"auto", "cpu", "cuda"}, default: "auto"
-        The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available. Deterministic
-        algorithms are requested there, without TF32; bits may differ from the CPU's.
+        The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available. On CUDA,
+        deterministic algorithms without TF32 are requested; bits may differ from the CPU's.
     %(name_and_version)s
 
     Returns
@@ -131,9 +133,9 @@ def predict(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the network fails on a patch of noise, returns numbers
-        that are not finite, or another number of channels than requested. If ``model`` is a file of
-        PyTorch, and ``options.trust_models`` is False: such a file is a program.
+        If a parameter is out of range, or the network fails on a patch of noise, or returns numbers
+        that are not finite or an unexpected number of channels. Also if ``model`` is a PyTorch file
+        and ``options.trust_models`` is False, because such files can execute code.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``model`` cannot be run.
     FileNotFoundError, ImportError
@@ -146,11 +148,11 @@ def predict(
 
     Notes
     -----
-    One sweep; percentiles take additional sweeps before. `predict` runs the network twice on noise,
-    to find its shapes and memory, and whether it returns the same bits. If it does not, there is a
-    warning, and the result is stored and never computed twice. NaN in voxels yields the network's
-    result for them; NaN or infinity from a patch without such voxels is an error of the run. Runs are
-    identified by the digest of the file, among others; workers read the file from its original place.
+    One sweep; percentiles need additional sweeps. `predict` runs the network twice on noise, to
+    determine its shapes and memory, and whether it returns the same bits. If it does not, a warning
+    is issued, and the result is stored and never computed twice. NaN voxels are passed to the
+    network. NaN or infinity from a patch without such voxels is an error of the run. The digest of
+    the file is a part of the run's identity; workers read the file from its original location.
 
     References
     ----------

@@ -44,13 +44,13 @@ def probe_model(
     channels: int | None = None,
     device: str = "auto",
 ) -> Probed:
-    """Measure the reach of a network, and the shifts that shift its result equally.
+    """Measure the reach of a network and the stride at which shifts of its input shift its result.
 
     Parameters
     ----------
     model : path, callable or ModelHandler
         An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c,
-        z, y, x, or a `ModelHandler` of Apache Beam for numpy arrays c, z, y, x.
+        z, y, x, or an Apache Beam `ModelHandler` for numpy arrays c, z, y, x.
     patch : int or sequence of int, default: 64
         Input extent along z, y, x, or y, x for a network of slices. It must be more than twice the
         reach on each side.
@@ -67,7 +67,7 @@ def probe_model(
     Raises
     ------
     ValueError
-        If the patch is too small, or no shift of noise shifts the result equally.
+        If the patch is too small, or no shift of the input shifts the result equally.
     TypeError
         If ``model`` cannot be run.
     FileNotFoundError, ImportError
@@ -79,10 +79,10 @@ def probe_model(
 
     Notes
     -----
-    Shifts of noise determine the stride. Then single planes near the middle are changed, one for each
-    position relative to the stride, up and down, and changes of the result are located. Dependences
-    that none of these changes reveal are not found. The network runs twice for each such plane, and
-    once for each shift.
+    The stride is determined by shifting noise. Then single planes near the centre are changed, one
+    for each position relative to the stride, up and down, and changes in the result are located.
+    Dependencies that none of these changes reveal are not detected. The network runs twice for each
+    such plane, and once for each shift.
 
     References
     ----------

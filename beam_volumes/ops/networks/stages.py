@@ -214,8 +214,8 @@ class _Runs:
         used = made[:, :, z, y, x]
         if used.shape != (stage.batch, stage.made, *stage.patches.made):
             raise ValueError(
-                f"{stage.model.name} returned shape {made.shape} for {given.shape}, but another one in the "
-                "trial"
+                f"{stage.model.name} returned shape {made.shape} for {given.shape}, but a different one in "
+                "the trial"
             )
         for cell, own, patch in zip(cells, used, given, strict=False):
             self._check(cell, own, patch)

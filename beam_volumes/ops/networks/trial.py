@@ -119,7 +119,7 @@ def called(network, batch: np.ndarray, model: Model, function: str) -> np.ndarra
     except Exception as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"{function}: {model.name} fails on a batch of shape {batch.shape}: {first}; choose another "
+            f"{function}: {model.name} fails on a batch of shape {batch.shape}: {first}; choose a different "
             "patch=, as the network requires"
         ) from error
 

@@ -157,7 +157,7 @@ def voxel_sizes(volume: Volume, given: Any, what: str, name: str) -> tuple[float
         if not MIN_VOXEL_SIZE <= size <= MAX_VOXEL_SIZE:
             raise ValueError(
                 f"{name}: {what}={given!r}: a voxel size is above 0, from {MIN_VOXEL_SIZE} to "
-                f"{MAX_VOXEL_SIZE}; use another unit"
+                f"{MAX_VOXEL_SIZE}; use a different unit"
             )
     z, y, x = map(float, sizes)
     return z, y, x

@@ -11,17 +11,17 @@ from beam_volumes.base.text import filled
 from beam_volumes.graph.keywords import Function, named_checked
 
 _EDGES = """\
-    ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
-    does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-    ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
-    volume (b c d | a b c d | a b c)."""
+    ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+    ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+    d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+    repeat the volume (b c d | a b c d | a b c)."""
 _UNWRAPPED = """\
-    How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
+    How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
     for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
-    ``"mirror"`` does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d
-    d), ``"constant"`` and ``"grid-constant"`` use ``cval``."""
+    and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
+    d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``."""
 _MODES = f"""\
-    How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
+    How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
     for each. {_EDGES.lstrip()}"""
 _MODE = f"""\
     How to extend the volume beyond its edges, as in `scipy.ndimage`.
@@ -29,15 +29,16 @@ _MODE = f"""\
 _OUTSIDE = """\
     How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
     ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-    ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as `pad` with ``"wrap"``).
-    With ``"constant"``, there is no interpolation beyond the centres of the outer voxels."""
+    ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
+    ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
+    interpolated."""
 
 _filled = filled(
     {
         # Notes
         "gaussian_derivatives": """\
 The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-``axes``, other axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
+``axes``, the remaining axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
 smooths along all axes.)
 
 One sweep. The halo is ``truncate`` times the largest sigma: a window contains
@@ -46,28 +47,27 @@ One sweep. The halo is ``truncate`` times the largest sigma: a window contains
         # Inputs
         "volume": """\
 volume : Volume or numpy.ndarray
-    A lazy volume of up to three axes, or an array, which is opened.""",
+    A volume or an array with up to three axes.""",
         "volume_or_number": """\
 volume : Volume or Scalar
-    A lazy volume, or a lazy number.""",
+    A volume or a lazy number.""",
         "number_errors": """\
 TypeError
-    If an input is neither a volume, a lazy number, an array nor a number.""",
+    If an input is not a volume, lazy number, array or number.""",
         "own_bits": """\
-Results are the same on every processor, with an error below 2 units in the last place of float64, or
-of the narrower dtype to which they are rounded. numpy's results depend on the processor.""",
+Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
+in the last place of float64, or of the narrower dtype to which results are rounded.""",
         "intensities": """\
 volume : Volume or numpy.ndarray
-    A lazy volume of up to three axes, or an array, which is opened. Intensities keep their scale;
-    scikit-image scales integers to the range from 0 to 1.""",
+    A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+    scales integers to the range from 0 to 1.""",
         "binary": """\
 volume : Volume or numpy.ndarray
-    A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
-    foreground.""",
+    A volume or an array with up to three axes. Nonzero voxels are foreground.""",
         "mask_or_labels": """\
 mask : Volume or numpy.ndarray
-    A bool volume, to use its connected components; or labels of an integer dtype, to count the
-    voxels of each label wherever they are. 0 is background.""",
+    A bool volume, to use its connected components, or integer labels, to count the voxels of each
+    label even if they are not connected. 0 is background.""",
         "labels": """\
 labels : Volume or numpy.ndarray
     Bool or integer labels; 0 is background.""",
@@ -75,7 +75,7 @@ labels : Volume or numpy.ndarray
         "sigma": """\
 sigma : float, str or sequence of them
     Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-    needs a volume with a voxel size. One for all axes, or one for each.""",
+    needs a volume with a voxel size. One for all axes or one for each.""",
         "mode": f'mode : str or sequence of str, default: "reflect"\n{_MODES}',
         "mode_constant": f'mode : str or sequence of str, default: "constant"\n{_MODES}',
         "mode_unwrapped": f'mode : str or sequence of str, default: "reflect"\n{_UNWRAPPED}',
@@ -87,28 +87,29 @@ cval : float, default: 0.0
         # Blocks
         "psf": """\
 psf : array_like of float, or path
-    The point spread function, one dimension for each axis, in voxels of the volume, centred at voxel
-    ``n // 2`` of its ``n``; or the path of a file with it. An extent of 1 along z deconvolves slice by
-    slice. It is divided by its sum.""",
+    The point spread function, or the path of a file that contains it. It has one dimension for each
+    axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
+    sum. An extent of 1 along z deconvolves slice by slice.""",
         "patch_of_block": """\
 patch : int or sequence of int, optional
-    Extent of a block, with the discarded voxels. By default blocks have up to two million voxels of
-    float64, or four million of float32, and discard at most half of their extent along each axis.""",
+    Extent of a block, including the voxels to discard. By default, blocks have up to two million
+    voxels of float64, or four million of float32, and discard at most half of their extent along
+    each axis.""",
         "truncate": """\
 truncate : float, default: 4.0
     Where the Gaussian is cut off, in standard deviations.""",
         "axes": """\
 axes : int or sequence of int, optional
-    Axes to work along, counted from 0, or from -1 backwards; all by default.""",
+    Axes to work along, counted from 0, or backwards from -1; all by default.""",
         "axis_1d": """\
 axis : int, default: -1
-    The axis to work along, counted from 0, or from -1 backwards.""",
+    The axis to work along, counted from 0, or backwards from -1.""",
         "dtype": """\
 dtype : dtype, optional
-    Dtype of the result. Integers are rounded half to even and saturate.""",
+    Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.""",
         "size": """\
 size : int or sequence of int, optional
-    Extent of the box in voxels; one for all axes, or one for each. Give ``size`` or
+    Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
     ``footprint``.""",
         "footprint": """\
 footprint : array_like of bool, optional
@@ -116,7 +117,7 @@ footprint : array_like of bool, optional
         "origin": """\
 origin : int or sequence of int, default: 0
     Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-    lower indices. One for all axes, or one for each.""",
+    lower indices. One for all axes or one for each.""",
         "origin_1d": """\
 origin : int, default: 0
     Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
@@ -129,18 +130,20 @@ version : str or int, optional
     Change it when you change the function.""",
         "stitching": """\
 stitch : {"iou", "touch", "largest"}, default: "iou"
-    Which labels of two adjacent tiles are one object, by the voxels that the tiles share.
-    ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share a
-    voxel. ``"largest"``: each overlaps the other most; the smaller label wins ties.
+    Which labels of two adjacent tiles belong to one object, judged by the voxels that the tiles
+    share. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share
+    a voxel. ``"largest"``: each is the label that overlaps the other most, and the smaller label
+    wins ties.
 threshold : float, default: 0.5
-    For ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at most one label of a neighbour.
+    Minimum intersection over union for ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at
+    most one label of a neighbouring tile.
 dtype : dtype, optional
     Dtype of the result: uint32 by default, uint64 for volumes of 2**32 or more voxels.""",
         # Results of filters
         "float_result": """\
 Volume
-    A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-    volume for others. ``dtype`` overrides this.""",
+    A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume for
+    other dtypes. ``dtype`` overrides this.""",
         "same_dtype": """\
 Volume
     A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.""",
@@ -149,7 +152,7 @@ ValueError
     If a parameter is out of range, does not have one entry for each axis, or is a length with a
     unit while the volume has no voxel size.
 TypeError
-    If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.""",
+    If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.""",
         "errors": """\
 ValueError
     If a parameter is out of range or does not have one entry for each axis.
@@ -162,11 +165,11 @@ ValueError
 TypeError
     If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.""",
         "halo": """\
-One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1`` more
-voxels than it writes, and a window contains as many additional slices.""",
+One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+voxels than it writes. A window contains as many additional slices.""",
         "two_halos": """\
-One sweep. The halo is twice the reach of the structuring element: a window contains the slices
-for erosion and dilation.""",
+One sweep. The halo is twice the reach of the structuring element: a window contains the slices for
+both erosion and dilation.""",
         # Morphology
         "structure": """\
 structure : array_like of bool, optional
@@ -174,8 +177,8 @@ structure : array_like of bool, optional
     that share a face (a cross of radius 1).""",
         "iterations": """\
 iterations : int, default: 1
-    Number of repetitions, from 1 to 1000. Unlike in scipy, 0 (until nothing changes) is not
-    offered: see `binary_propagation`.""",
+    Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
+    available; use `binary_propagation`.""",
         "only_where": """\
 mask : Volume, optional
     Only voxels with a nonzero mask change.""",
@@ -185,17 +188,17 @@ border_value : {0, 1, "ignore"}, default: 0
     as in scikit-image.""",
         "grey_size": """\
 size : int or sequence of int, optional
-    Extent in voxels of a box as flat structuring element; one for all axes, or one for each.
-    Give ``size``, ``footprint`` or ``structure``.""",
+    Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
+    for each. Pass ``size``, ``footprint`` or ``structure``.""",
         "grey_structure": """\
 structure : array_like of float, optional
-    Heights of a structuring element that is not flat, one dimension for each axis, at the voxels
-    of ``footprint``, by default at all.""",
+    Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+    of ``footprint`` are ignored.""",
         "grey_errors": """\
 ValueError
     If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-    ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or a
-    footprint of another shape, or the volume's dtype cannot hold ``cval``.
+    ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
+    footprint of a different shape, or the volume's dtype cannot hold ``cval``.
 TypeError
     If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.""",
         "bool_result": """\
@@ -203,133 +206,133 @@ Volume
     A bool volume.""",
         "sampling": """\
 sampling : float, sequence of float or "voxel_size", optional
-    Extent of a voxel: one for all axes, or one for each; 1 by default. ``"voxel_size"`` takes it
-    from the volume, so distances are in the volume's unit.""",
+    Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
+    volume's, so distances are in its unit.""",
         # Voxel by voxel
         "pointwise": """\
-Pointwise: no halo, and no sweep in addition to the inputs.""",
+Pointwise: no halo, and no sweeps beyond those for the inputs.""",
         "unit_intensities": """\
 volume : Volume or numpy.ndarray
-    A lazy volume of up to three axes, or an array, which is opened. Intensities are from 0 to 1,
-    which corresponds to the largest number of an integer dtype. Negative ones become NaN, or 0
-    for integers.""",
+    A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
+    an integer dtype. Negative ones become NaN, or 0 for integers.""",
         "adjusted": """\
 Volume
-    A volume of the input's dtype; integers are rounded half to even and saturate. (scikit-image
-    truncates.)""",
+    A volume of the input's dtype; integers are rounded half to even and clipped to the dtype's
+    range. (scikit-image truncates.)""",
         "curve_errors": """\
 ValueError
     If a parameter is not finite or out of range.
 TypeError
-    If ``volume`` is neither a volume nor an array, or of bool, or a parameter is not a number.""",
+    If ``volume`` is neither a volume nor an array, or is bool, or a parameter is not a number.""",
         "by_table": """\
 Integers of up to 16 bits are looked up in a table of all their values.""",
         # Whole-volume numbers
         "where": """\
 mask : Volume, optional
-    Only voxels with a nonzero mask count; all by default.""",
+    Only voxels with a nonzero mask are included; all by default.""",
         "nan": """\
 nan : {"raise", "omit"}, default: "raise"
-    Whether NaN and infinite voxels raise an error on computation, or are ignored.""",
+    Whether NaN and infinite voxels raise an error on computation or are ignored.""",
         "across": """\
 across : {"t"}, optional
-    Compute one number for all points in time, as in ``v > bv.mean(v, across="t")``. By default
-    each point has its own number. A volume without a time axis has one number either way.""",
+    Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+    time point has its own number. A volume without a time axis has one number in both cases.""",
         "reduced_axis": """\
 axis : int, str or sequence of them, optional
     The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-    and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone
-    reduces the channels of each voxel, and ``"t"`` its points in time; the result is then a
-    volume, of any size.""",
+    and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
+    the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
+    size.""",
         "ddof": """\
 ddof : int, default: 0
     Subtracted from the number of voxels in the divisor, as in `numpy.var`.""",
         "reduction_errors": """\
 ValueError
-    If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
-    ``nan="raise"``, or no voxel counts.
+    If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
+    ``nan="raise"``, or no voxel is included.
 TypeError
     If ``volume`` is neither a volume nor an array.""",
         "sum_errors": """\
 ValueError
-    If a parameter is out of range; on computation, if a voxel that counts is NaN or infinite and
+    If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
     ``nan="raise"``, or a sum of integers exceeds 64 bits.
 TypeError
     If ``volume`` is neither a volume nor an array.""",
         "count_errors": """\
 ValueError
-    If there is no such axis, or ``mask`` has other axes.
+    If there is no such axis, or ``mask`` has different axes.
 TypeError
     If ``volume`` is neither a volume nor an array.""",
         "along": """\
-With ``axis``, the lazy array takes at most 256 MiB.""",
+With ``axis``, the lazy array is limited to 256 MiB.""",
         "exact": """\
-Partial results of slabs merge exactly, so the number is the same, to the bit, for any slabs.""",
+Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+division into slabs.""",
         "pair": """\
 a : Volume or numpy.ndarray
     The first volume.
 b : Volume or numpy.ndarray
-    The second one, of the same shape and axes. Different dtypes are promoted as in numpy.""",
+    The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.""",
         "pair_nan": """\
 nan : {"raise", "omit"}, default: "raise"
-    Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation, or
-    are ignored in both.""",
+    Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
+    ignored in both.""",
         "pair_errors": """\
 ValueError
-    If the shapes or axes of the volumes differ, or a parameter is out of range; on computation,
-    if a voxel that counts is NaN or infinite and ``nan="raise"``, or no voxel counts.
+    If the shapes or axes of the volumes differ, or a parameter is out of range. On computation, if
+    an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
 TypeError
     If ``a`` or ``b`` is neither a volume nor an array.""",
         "nbins": """\
 nbins : int, default: 256
-    Number of equal bins between the smallest and the largest voxel. For bool and integers of up
-    to 16 bits each value is counted instead.""",
+    Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
+    16 bits, each value is counted instead.""",
         "threshold": """\
 Scalar
     The lazy threshold. Voxels above it are foreground.""",
         "threshold_sweeps": """\
-One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other
-dtypes: the range, then the histogram.""",
+One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+two, for the range and the histogram.""",
         # Components and labels
         "connectivity": """\
 connectivity : {1, 2, 3}, default: 1
-    The largest number of steps along axes between neighbours: 1 for voxels that share a face,
-    2 also for an edge, 3 also for a corner.""",
+    The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
+    include shared edges, 3 to include shared corners.""",
         "neighbours": """\
 structure : array_like, optional
-    The neighbours of a voxel, instead of ``connectivity``: 3 entries along each axis, symmetric
-    about the centre.""",
+    The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
+    symmetric about the centre.""",
         "component_sweeps": """\
-Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-components of one slab, about 50 bytes each, and with the components on faces of blocks of
-slabs, but not with their total number.""",
+Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
+grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
+slabs. It does not grow with the total number of components.""",
         "component_errors": """\
 ValueError
-    If a parameter is out of range; on computation, before anything is written, if the components
-    need more memory than available. The message suggests slabs that would work.
+    If a parameter is out of range. On computation, before anything is written, if the components
+    need more memory than is available. The message suggests slabs that would work.
 TypeError
-    If the input is neither a volume nor an array, or has a dtype that is not offered.""",
+    If the input is neither a volume nor an array, or has an unsupported dtype.""",
         "spacing": """\
 spacing : float, sequence of float or "voxel_size", optional
-    Extent of a voxel, for areas, centroids and lengths: one for all axes, or one for each; 1 by
-    default. ``"voxel_size"`` takes it from the volume.""",
+    Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
+    default. ``"voxel_size"`` uses the volume's.""",
         # Geometry
         "order": """\
 order : int, default: 1
-    Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. From 2 on,
-    splines through all voxels are computed in float64, like scipy, where 3 is the default. Integers
-    saturate.""",
+    Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
+    default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+    are clipped to the dtype's range.""",
         "prefilter": """\
 prefilter : bool, default: True
-    For orders from 2 on, whether to compute the coefficients of the spline first. Set it to False
+    Whether to compute the coefficients of the spline first, for orders from 2 on. Set it to False
     if ``volume`` is a result of `spline_filter`.""",
         "outside": f'mode : str, default: "constant"\n{_OUTSIDE}',
         "outside_cval": """\
 cval : float, default: 0.0
-    The value outside of the volume for constant modes, a number of the volume's dtype.""",
+    The value outside of the volume in the constant modes, a number of the volume's dtype.""",
         "streams": """\
-The result is computed in the same sweep as the volume: each window of the result reads the
-slices that it needs.""",
+The result is computed in the same sweep as the volume, and each window reads the slices that it
+needs.""",
         "resampled": """\
 Volume
     A volume of the input's dtype; integers are rounded half away from zero.""",
@@ -338,7 +341,7 @@ ValueError
     If a parameter is out of range or does not have one entry for each axis, or the volume has no
     voxels.
 TypeError
-    If ``volume`` is neither a volume nor an array, or of bool with an order above 0.""",
+    If ``volume`` is neither a volume nor an array, or is bool with an order above 0.""",
     }
 )
 

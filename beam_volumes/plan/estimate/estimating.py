@@ -31,42 +31,44 @@ _STORES = {"s3": "s3", "gs": "gcs", "gcs": "gcs", "gcs_grpc": "gcs"}
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a plan would take on so many machines; made by `estimate`.
+    """The time, requests and costs of a plan on given machines, as returned by `estimate`.
 
     Attributes
     ----------
     machine : Machine
-        ``vcpus``, ``gib`` and ``bandwidth`` of one.
+        ``vcpus``, ``gib`` and ``bandwidth`` of one machine.
     machines : int
-        How many there are.
+        Number of machines.
     hours : float
-        Duration of the run: for each pass, the longest of the three limits.
+        Duration of the run: the sum over passes of the longest of three limits.
     vcpu_hours : float
         Paid hours of all vCPUs, idle or not.
     gib_hours : float
         Paid hours of memory.
     core_hours : float
-        Hours that cores compute, read and write.
+        Hours in which cores compute, read and write.
     shuffle_bytes : int
-        Bytes that are shuffled in any case: indices of slabs, and the states of numbers.
+        Minimum number of shuffled bytes: indices of slabs, and the states of numbers.
     found_bytes : int
-        Upper bound of components, rows and similar results that are shuffled, too. It depends on the voxels.
+        Upper bound of additional shuffled bytes for components, rows and similar results, which
+        depend on the voxels.
     memory_needed : int
-        Memory that a machine needs, in bytes, including its system.
+        Memory that a machine needs, in bytes, including the system.
     bytes_read, bytes_written : int
         Before compression.
     remarks : tuple of str
-        What does not fit, or would be idle.
+        Warnings about parts that do not fit or would be idle.
     store : Store
         The store with its request rates, latency and prices.
     requests_read, requests_written : int
         Chunks read, and units written.
     limits : dict of str to float
-        Hours by ``"cores"``, ``"bandwidth"`` and ``"requests"``, each as if nothing else took time.
+        Hours for ``"cores"``, ``"bandwidth"`` and ``"requests"``, each as if it were the only
+        limit.
     bound_by : str
         The limit with the largest share of ``hours``.
     tail_hours : float
-        The part of ``hours`` in which the last slabs of passes run, and other machines wait.
+        The part of ``hours`` in which the last slabs of passes run and the remaining machines wait.
 
     Examples
     --------
@@ -101,7 +103,7 @@ class Estimate:
         shuffle_gib: float = 0,
         request: float | None = None,
     ) -> float:
-        """Add up the price of machines and requests.
+        """Add up the prices of machines and requests.
 
         The defaults are list prices in US dollars: N2 machines of Google Cloud on demand, and the requests of
         the estimate's store. Prices differ between regions, contracts and years.
@@ -113,14 +115,14 @@ class Estimate:
         gib_hour : float, default: 0.0042
             Price of one GiB of memory for an hour.
         shuffle_gib : float, default: 0
-            Price of one GiB of data that is shuffled.
+            Price of shuffling one GiB of data.
         request : float, optional
             Price of each request, instead of the store's prices of reads and writes.
 
         Returns
         -------
         float
-            Their sum, in the currency of the prices.
+            The total cost, in the currency of the prices.
 
         Examples
         --------
@@ -143,7 +145,7 @@ class Estimate:
 
     @property
     def request_cost(self) -> float:
-        """Price of the requests, by the store's list prices."""
+        """Price of the requests at the store's list prices."""
         return self.store.cost(self.requests_read, self.requests_written)
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,7 +154,7 @@ class Estimate:
         Returns
         -------
         dict
-            All attributes; the machine and the store as text.
+            All attributes, with the machine and the store as text.
 
         Examples
         --------
@@ -207,37 +209,38 @@ class Estimate:
 def estimate(
     plan: Plan, machine_type: Any, machines: int | None = None, *, store: Any = None
 ) -> Estimate:
-    """Estimate what a plan would take on machines of a kind: hours, requests, memory. Nothing is read.
+    """Estimate the hours, requests and memory of a plan on given machines, without reading data.
 
     Use it to choose machines and chunks before you pay for them.
 
     Parameters
     ----------
     plan : Plan
-        As `plan` makes it. ``threads=`` is best the number of a machine's vCPUs, and ``memory=`` a
-        machine's memory without 1 GiB for its system.
+        The result of `plan`. Set its ``threads=`` to a machine's number of vCPUs, and its
+        ``memory=`` to a machine's memory minus 1 GiB for the system.
     machine_type : str or tuple
-        vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``, and optionally the bytes per second that
-        a machine reads and writes, as ``"16x64GiBx2GiB"``: by default 1 Gbit/s for each vCPU, up to 32. Or
-        the name of a general-purpose type, such as ``"n2-standard-16"`` or ``"m6i.4xlarge"``.
+        The name of a general-purpose machine type, such as ``"n2-standard-16"`` or
+        ``"m6i.4xlarge"``, or vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``. The
+        bandwidth in bytes per second can be appended, as in ``"16x64GiBx2GiB"``; it is 1 Gbit/s for
+        each vCPU by default, up to 32.
     machines : int, optional
-        Number of machines; by default the number of the plan.
+        Number of machines; by default the plan's.
     store : str or dict, optional
-        ``"s3"``, ``"gcs"`` or ``"disk"``, with other numbers as ``"s3,prefixes=10"`` or
-        ``{"name": "s3", "prefixes": 10}``: ``reads`` and ``writes`` (requests per second for each prefix),
-        ``prefixes``, ``latency`` (seconds), ``doubling`` (seconds in which the rates double),
-        ``read_price``, ``write_price`` and ``gib_month``. By default the store of the plan's paths. Local
-        paths are a disk for one machine, and a bucket for several.
+        ``"s3"``, ``"gcs"`` or ``"disk"``; by default the store of the plan's paths. Local paths
+        count as a disk for one machine, and as a bucket for several. Numbers can be changed, as in
+        ``"s3,prefixes=10"`` or ``{"name": "s3", "prefixes": 10}``: ``reads`` and ``writes``
+        (requests per second for each prefix), ``prefixes``, ``latency`` (seconds), ``doubling``
+        (seconds in which the rates double), ``read_price``, ``write_price`` and ``gib_month``.
 
     Returns
     -------
     Estimate
-        Hours, the limit that binds, requests, and their prices.
+        The hours, the limiting factor, and the requests with their prices.
 
     Raises
     ------
     ValueError
-        If the machine or the store cannot be read, or ``machines`` is not a whole number from 1 on.
+        If the machine or store is invalid, or ``machines`` is not a positive integer.
 
     See Also
     --------
@@ -245,15 +248,16 @@ def estimate(
 
     Notes
     -----
-    The hours of a pass are the longest of three: the cores' work; bytes over the machines' bandwidth, which
-    a disk does not limit; and requests over the store's rate, or over as many as machines have under way for
-    its latency. Bytes and requests are the plan's, before compression. The cores' work follows from
-    rough costs of operations, or from this machine's speeds after ``beam-volumes bench --calibrate``. The
-    start of machines, merges across slabs, and the journal's five requests for each slab are not included.
+    The time of a pass is the maximum of three times. Computation time follows from rough costs of
+    operations, or from this machine's speeds after ``beam-volumes bench --calibrate``. Transfer
+    time is bytes divided by the machines' bandwidth, unless the store is a disk. Request time is
+    limited by the store's rate, and by its latency for concurrent requests. Bytes and requests are
+    the plan's, before compression. The start of machines, merges across slabs, and the journal's
+    five requests for each slab are not included.
 
-    Request rates, latencies and prices are those that providers publish: Amazon S3 takes at least 3,500
-    writes and 5,500 reads per second for each prefix; a bucket of Google Cloud Storage begins with 1,000 and
-    5,000, which may double every 20 minutes.
+    Request rates, latencies and prices are published by the providers. Amazon S3 accepts at least
+    3,500 writes and 5,500 reads per second for each prefix. A bucket of Google Cloud Storage starts
+    with 1,000 writes and 5,000 reads, which may double every 20 minutes.
 
     Examples
     --------

@@ -34,14 +34,14 @@ def tiles_report(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write a page about the registration of tiles.
+    """Write an HTML report about the registration of tiles.
 
-    Use it to see which pairs of tiles do not match, and why.
+    Use it to see which pairs of tiles do not match and why.
 
     Parameters
     ----------
     path : path
-        The page, which ends in ``.html``. It is self-contained.
+        The file to write, which must end in ``.html``. It is self-contained.
     tiles : sequence of Volume or numpy.ndarray
         The tiles that were registered.
     positions, pairs : ComputedTable
@@ -52,7 +52,7 @@ def tiles_report(
     Raises
     ------
     TypeError
-        If ``positions`` or ``pairs`` is no table.
+        If ``positions`` or ``pairs`` is not a table.
     ValueError
         If the path does not end in ``.html``, or there is not one position for each tile.
     FileExistsError
@@ -64,8 +64,9 @@ def tiles_report(
 
     Notes
     -----
-    The page has the graph of tiles and pairs, histograms of residuals and correlations, a table of the
-    worst pairs, and a picture of each bad overlap. Only these overlaps are read, one plane of each.
+    The page shows the graph of tiles and pairs, histograms of residuals and correlations, a table
+    of the worst pairs, and a picture of each bad overlap. Only one plane of each of these overlaps
+    is read.
 
     Examples
     --------

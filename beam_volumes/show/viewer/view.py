@@ -200,12 +200,12 @@ def _window(volume: Volume) -> tuple[float, float]:
 
 @checked_keywords
 def view(*items: Any, names: Sequence[str] | None = None, port: int = 0) -> Viewer:
-    """Serve volumes and tables of regions to Neuroglancer, from this process.
+    """Show volumes and tables of regions in Neuroglancer, served from this process.
 
-    Use it to look at any part of a volume in a browser, also before it is computed. Neuroglancer's client
-    comes with the package ``neuroglancer`` (``pip install 'beam-volumes[view]'``); nothing is fetched from a
-    network. The browser reads local OME-Zarr and precomputed volumes directly. Other volumes are read or
-    computed chunk by chunk when they are shown.
+    Use it to look at any part of a volume in a browser, even before it is computed. Neuroglancer's
+    client is part of the package ``neuroglancer`` (``pip install 'beam-volumes[view]'``), so no
+    network access is needed. The browser reads local OME-Zarr and precomputed volumes directly.
+    Other volumes are read or computed chunk by chunk when they are shown.
 
     Parameters
     ----------
@@ -214,20 +214,20 @@ def view(*items: Any, names: Sequence[str] | None = None, port: int = 0) -> View
         ``centroid-0`` to ``centroid-2`` (``.parquet``, ``.csv``, ``.jsonl``). Integers of 32 and 64 bits and
         results of `label` are shown as segments.
     names : sequence of str, optional
-        The names of the layers; by default the files' or operations' names.
+        The names of the layers; by default the names of the files or operations.
     port : int, default: 0
         Port of this machine; 0 chooses a free one.
 
     Returns
     -------
     Viewer
-        Open its ``url`` in a browser on this machine; ``close()`` ends it.
+        Open its ``url`` in a browser on this machine; ``close()`` stops the server.
 
     Raises
     ------
     ValueError
-        If the client is not installed, a volume is empty, labels that have to be computed first are too
-        large for memory, or a table has no positions of regions.
+        If the client is not installed, a volume is empty, labels that must be computed first are
+        too large for memory, or a table has no positions of regions.
     TypeError
         If an item is neither a volume nor a table.
 

@@ -30,10 +30,10 @@ _PACKAGE = __name__.partition(".")[0] + "."
 
 
 class UnfinishedWarning(UserWarning):
-    """A volume or a table is the output of a run that has not ended, so parts may be missing.
+    """A volume or table is the output of an unfinished run, so parts may be missing.
 
-    `open`, and every function that opens a file, issues it. Ignore it if you look at an output
-    while it is being written.
+    `open` and every function that opens a file issue it. Ignore it if you look at an output while
+    it is being written.
 
     Parameters
     ----------

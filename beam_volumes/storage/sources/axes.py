@@ -49,9 +49,9 @@ _UNIT_WORDS = {alias: name for alias, name in _UNIT_NAMES.items() if len(alias) 
 #: The option of formats with rotated or reversed axes.
 AFFINE = (
     "str",
-    'What to do with a file with rotated or reversed axes: ``"drop"`` takes voxels as they are stored, with '
-    'their size and without an origin; ``"reorient"`` orders and reverses axes so that positions increase '
-    "along z, y and x. By default such a file is refused.",
+    'How to open a file with rotated or reversed axes. ``"drop"`` keeps voxels as they are stored, with '
+    'their size but without an origin. ``"reorient"`` orders and reverses axes so that positions increase '
+    "along z, y and x. By default, such a file is an error.",
 )
 
 

@@ -109,8 +109,8 @@ def _one_number(names: Sequence[str]) -> tuple[str, list[str], str] | None:
 #: The option of formats with slices as files or pages, which may be missing.
 MISSING = (
     '``"error"`` (the default), ``"repeat"`` or ``"fill"``',
-    "Whether missing slices are an error, are replaced by the nearest slice (of two, the previous one), "
-    "or by zeros.",
+    "Whether missing slices are an error, or are replaced with the nearest slice (of two, the previous "
+    "one) or with zeros.",
 )
 #: The name of the replacement by zeros.
 ZEROS = "zeros"

@@ -77,8 +77,8 @@ _Answer: Any = Tuple[SlabKey, bytes]
 class LabelComponents(beam.PTransform):
     """Find the components of each slab: ``(SlabKey, Slab)`` to ``(SlabKey, summary)``.
 
-    With `MergeEquivalences` and `RelabelSlabs` it does the same as `label`, as steps of a pipeline.
-    Use `LabelSlabs` unless you need a step in between.
+    Together with `MergeEquivalences` and `RelabelSlabs`, it does the same as `label`, but as steps
+    of a pipeline. Use `LabelSlabs` unless you need a step in between.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class LabelComponents(beam.PTransform):
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        With ``by_value``, the value that is left out; None for none.
+        The value to leave unlabelled with ``by_value``; None for no such value.
     measures : sequence of str, default: ()
         Properties of components that `MergeEquivalences` needs: ``"size"``, ``"box"``,
         ``"touches_border"``.
@@ -98,16 +98,16 @@ class LabelComponents(beam.PTransform):
     Raises
     ------
     ValueError
-        If a parameter is out of its range; in a worker, if a slab lacks the plane above, or a
-        summary would be larger than 8 MiB. The message names a remedy.
+        If a parameter is out of range. In a worker, if a slab lacks the plane above, or a summary
+        would be larger than 8 MiB. The message suggests a remedy.
 
     See Also
     --------
-    beam_volumes.label : the same for a whole volume.
+    beam_volumes.label : Label a whole volume.
 
     Notes
     -----
-    Voxels are read twice. Only summaries of slabs and ids are shuffled.
+    Voxels are read twice, and only summaries of slabs and ids are shuffled.
 
     Examples
     --------
@@ -214,10 +214,10 @@ def _summarise(
 
 @with_input_types(_Summary)
 class MergeEquivalences(beam.PTransform):
-    """Merge the components of all slabs: from the results of `LabelComponents` to a dict.
+    """Merge the components of all slabs: the results of `LabelComponents` to a dict.
 
     ``"answers"`` is for `RelabelSlabs`: for each slab, in pieces, the final ids of its components.
-    They are 1, 2, ... in the raster order of first voxels, over the components that are kept.
+    These are 1, 2, ... in the raster order of first voxels, counting only components that are kept.
     ``"numbers"`` has one element, ``((), {"count": number of components})``.
 
     Parameters
@@ -225,27 +225,27 @@ class MergeEquivalences(beam.PTransform):
     slabs : LabelComponents or Grid
         The previous step, or the grid of its slabs.
     min_size : int, optional
-        Minimum size of components that are kept, in voxels. Needs the measure ``"size"`` of
+        Minimum size of components to keep, in voxels. Needs the measure ``"size"`` of
         `LabelComponents`.
     max_size : int, optional
-        Maximum size of components that are kept, in voxels; needs ``"size"``.
+        Maximum size of components to keep, in voxels; needs ``"size"``.
     touches_border : bool, optional
-        Keep components that touch the border of the volume (True), or those that do not (False);
-        needs ``"touches_border"``.
+        Whether to keep only components that touch the border of the volume (True), or only those
+        that do not (False); needs ``"touches_border"``.
     k_largest : int, optional
-        Keep this number of the largest remaining components; needs ``"size"``.
+        Number of components to keep, the largest of the remaining ones; needs ``"size"``.
     as_mask : bool, default: False
         Whether answers only contain which components are kept.
     dtype : dtype, default: numpy.uint32
         Dtype of the ids.
     memory : int or str, optional
         Memory limit of one step of the merge, e.g. ``"1GiB"``. If it is too small, the pipeline
-        fails before the merge begins, and the message suggests other slabs.
+        fails before the merge begins, and the message suggests different slabs.
 
     Raises
     ------
     ValueError
-        If components lack a measure; in a worker, if the merge would need more than ``memory``.
+        If components lack a measure. In a worker, if the merge would need more than ``memory``.
 
     See Also
     --------
@@ -368,13 +368,13 @@ class _Loads(beam.CombineFn):
 @with_input_types(answers=_Answer, slabs=GivenSlab, mapping=Tuple[Any, Any])
 @with_output_types(KeyedSlab)
 class RelabelSlabs(beam.PTransform):
-    """Write final ids into each slab: answers of `MergeEquivalences` to ``(SlabKey, Slab)``.
+    """Write the final ids into each slab: answers of `MergeEquivalences` to ``(SlabKey, Slab)``.
 
     Applied to ``merged["answers"]``, it reads the mask again. It also accepts a dict with
-    ``"answers"`` and: ``"slabs"``, the labelled slabs, instead of a mask; ``"mapping"``, new values
-    of ids, as a PCollection of ``(label, value)``, or of ``(labels, values)`` with two arrays,
-    which is much faster for many labels. The mapping may have any size, and each slab only receives
-    its own labels.
+    ``"answers"`` and one or both of two more keys. ``"slabs"`` are the labelled slabs, instead of a
+    mask. ``"mapping"`` has new values of ids, as a PCollection of ``(label, value)`` or of
+    ``(labels, values)`` with two arrays, which is much faster for many labels. The mapping may have
+    any size, because each slab only receives its own labels.
 
     Parameters
     ----------
@@ -383,17 +383,18 @@ class RelabelSlabs(beam.PTransform):
     label : LabelComponents
         The first step.
     dtype : dtype, default: numpy.uint32
-        Dtype of the labels: the dtype that `MergeEquivalences` has, bool for a mask, or the dtype
-        of the values of a mapping.
+        Dtype of the labels: the dtype of `MergeEquivalences`, bool for a mask, or the dtype of a
+        mapping's values.
     missing : {"error", "keep"} or number, default: "error"
-        Labels that the mapping lacks raise an error, keep their number, or become this number.
+        How to treat labels that the mapping lacks: raise an error, keep them, or replace them with
+        this number.
 
     Raises
     ------
     ValueError
-        If slabs of labels would be larger than 8 MiB; in a worker, if voxels have changed since
-        they were labelled, answers have another dtype, or the mapping has no value for a label, or
-        two.
+        If slabs of labels would be larger than 8 MiB. In a worker, if voxels have changed since
+        they were labelled, answers have a different dtype, or the mapping has no value or two
+        values for a label.
 
     See Also
     --------

@@ -17,22 +17,22 @@ HaloLike = int | Sequence[int | Sequence[int]]
 
 @dataclass(eq=False)
 class SlabGrid:
-    """The division of a volume into slabs, for steps that need it before there are slabs.
+    """The division of a volume into slabs, for steps that need it before any slab exists.
 
-    `LabelSlabs`, `RegionTable` and similar transforms plan their merges with it, wherever the slabs
-    come from. A `ReadSlabs` has the same attributes and can be used instead.
+    `LabelSlabs`, `RegionTable` and similar transforms use it to plan their merges, independent of
+    the source of the slabs. A `ReadSlabs` has the same attributes and can be used instead.
 
     Parameters
     ----------
     volume : Volume
-        The volume of the slabs, or an expression with the same shape, dtype and space. No voxels
+        The volume that is divided, or an expression with the same shape, dtype and space. No voxels
         are read.
     depth : int, default: 32
         Number of slices of a slab's core.
     tile : pair of int, optional
         Rows and columns of a slab's core, if whole planes are too large.
     halo : int or sequence, default: 0
-        Voxels around the core, as in `ReadSlabs`.
+        Number of additional voxels around the core, as in `ReadSlabs`.
 
     Raises
     ------

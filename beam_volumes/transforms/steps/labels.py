@@ -27,9 +27,9 @@ from beam_volumes.transforms.steps.slabs import ReadSlabs
 class LabelSlabs(beam.PTransform):
     """Label the components of slabs across their borders: ``(SlabKey, Slab)`` to slabs of labels.
 
-    The labels are equal to those from `label` of the whole volume: 1, 2, ... in the raster order of
-    first voxels. Slabs may come from any steps, in any order and windows, but all slabs of the grid
-    are needed.
+    The labels are the same as from `label` of the whole volume: 1, 2, ... in the raster order of
+    first voxels. Slabs may come from any steps, in any order and in any windows, but all slabs of
+    the grid are needed.
 
     Parameters
     ----------
@@ -41,33 +41,34 @@ class LabelSlabs(beam.PTransform):
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal.
     background : number or None, default: 0
-        With ``by_value``, the value that is left out; None for none.
+        The value to leave unlabelled with ``by_value``; None for no such value.
     min_size : int, optional
-        Minimum size of components that are kept, in voxels.
+        Minimum size of components to keep, in voxels.
     max_size : int, optional
-        Maximum size of components that are kept, in voxels.
+        Maximum size of components to keep, in voxels.
     touches_border : bool, optional
-        Keep components that touch the border of the volume (True), or those that do not (False).
+        Whether to keep only components that touch the border of the volume (True), or only those
+        that do not (False).
     k_largest : int, optional
-        Keep this number of the largest remaining components.
+        Number of components to keep, the largest of the remaining ones.
     dtype : dtype, default: numpy.uint32
-        Dtype of the labels; bool for a mask of the components that are kept.
+        Dtype of the labels; bool gives a mask of the kept components.
     mask : Volume, optional
-        The volume of the slabs, if workers can read it: each then reads its voxels again. By
-        default slabs are joined to their labels by key, which shuffles them once.
+        The volume that the slabs are from, if workers can read it; voxels are then read again. By
+        default, slabs are joined with their labels by key, which shuffles them once.
     memory : int or str, optional
         Memory limit of one step of the merge, e.g. ``"1GiB"``.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range; in a worker, if a slab lacks the plane above, or a slab
-        is missing or arrives twice.
+        If a parameter is out of range. In a worker, if a slab lacks the plane above, or a slab is
+        missing or arrives twice.
 
     See Also
     --------
     LabelComponents, MergeEquivalences, RelabelSlabs : its steps.
-    beam_volumes.label : the same for a whole volume.
+    beam_volumes.label : Label a whole volume.
 
     Examples
     --------

@@ -52,40 +52,39 @@ _BEYOND = ("surface_area_faces", "euler_number", "perimeter_crofton", "perimeter
 
 @with_input_types(GivenSlab)
 class MeasureSlabs(beam.PTransform):
-    """Measure the whole volume by its slabs: from ``(SlabKey, Slab)`` to numbers and tables.
+    """Measure the whole volume from its slabs: ``(SlabKey, Slab)`` to numbers and tables.
 
     The results are bit-identical to `compute` of the whole volume. Slabs may arrive in any order
-    and in any windows, also from a volume that is still being written. Each slab is reduced to
-    small states on arrival, and the numbers follow after the last one.
+    and in any windows, even from a volume that is still being written. Each slab is reduced to
+    small states on arrival, and the numbers are computed after the last slab.
 
     Parameters
     ----------
     slabs : ReadSlabs, SlabGrid or WatchSlices
-        The division of the volume, and its dtype and space. Give a `SlabGrid` of another volume if
-        a step in between has changed the dtype.
+        The division of the volume, and its dtype and space. If a step in between has changed the
+        dtype, pass a `SlabGrid` of a volume with the new one.
     partial : bool, default: False
         Whether slabs may be missing. The numbers then cover the slabs that have arrived. Otherwise
         the pipeline fails, and the message lists the missing slabs.
     memory : int or str, optional
         Memory that a worker process may use, e.g. ``"1GiB"``.
     **functions : callable
-        For the name of each result, a function from the whole volume to a lazy number or a
-        table: ``mean=bv.mean``, or ``top=lambda v: bv.percentile(bv.median_filter(v, 3), 99)``.
+        Named functions from the whole volume to a lazy number or a table: ``mean=bv.mean``, or
+        ``top=lambda v: bv.percentile(bv.median_filter(v, 3), 99)``.
 
     Returns
     -------
     dict of PCollection
-        By name: the number, or the rows of a table, in the format of `RegionTable`. With
-        ``partial`` also
-        ``"missing"``: the boxes of missing slabs, as text.
+        By name, the number or the rows of a table, in the format of `RegionTable`. With
+        ``partial``, also ``"missing"``: the boxes of missing slabs, as text.
 
     Raises
     ------
     ValueError
         If a function needs more than one sweep over the voxels, for example to measure labels, or a
-        larger halo than slabs have; in a worker, if slabs are missing or arrive twice.
+        larger halo than the slabs have. In a worker, if slabs are missing or arrive twice.
     TypeError
-        If a function returns anything else.
+        If a function returns neither a lazy number nor a table.
 
     See Also
     --------
@@ -94,8 +93,8 @@ class MeasureSlabs(beam.PTransform):
 
     Notes
     -----
-    States of slabs are shuffled, but no voxels: a few bytes for a mean, a histogram for
-    a percentile of uint8.
+    Only states of slabs are shuffled, not voxels: a few bytes for a mean, or a histogram for a
+    percentile of uint8.
 
     Examples
     --------

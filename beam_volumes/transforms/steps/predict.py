@@ -36,31 +36,32 @@ from beam_volumes.transforms.steps.slabs import ReadSlabs, function_name, place_
 @with_input_types(GivenSlab)
 @with_output_types(KeyedSlab)
 class Predict(Excepting, beam.PTransform):
-    """Run a network over slabs: ``(SlabKey, Slab)`` to slabs with one channel of its result.
+    """Apply a network to slabs: ``(SlabKey, Slab)`` to slabs with one channel of its result.
 
-    The results are equal to those from `predict` of the whole volume: patches are placed on the
-    volume's grid. A slab needs the voxels that its patches use as its halo; the result has no halo.
+    The results are the same as from `predict` of the whole volume, because patches are placed on
+    the volume's grid. The halo of a slab must contain the voxels that its patches use; the result
+    has no halo.
 
     Parameters
     ----------
     slabs : ReadSlabs or SlabGrid
-        The division of the volume, and its dtype. Its halo must be as large as patches extend
-        beyond a slab; the error message contains the required one.
+        The division of the volume, and its dtype. Its halo must cover the parts of patches beyond
+        the slab; the error message contains the required halo.
     model : path, callable or ModelHandler
-        The network: a path, a function, or a RunInference handler; see `predict`. Each worker reads
+        The network: a path, a function or a RunInference handler; see `predict`. Each worker reads
         a file from its original path.
     then : callable, optional
-        A function from the result, a `Volume`, to another one, such as ``lambda p: p[0] > 0.5``. It
-        must choose a channel if the network returns several.
+        A function that maps the result, a `Volume`, to a new one, such as ``lambda p: p[0] > 0.5``.
+        It must select a channel if the network returns several.
     **options : options
-        Further options of `predict`: ``patch``, ``context``, ``mode``, ``normalize`` by two
-        numbers, ...
+        Additional options of `predict`, such as ``patch``, ``context``, ``mode`` and ``normalize``
+        with two numbers.
 
     Raises
     ------
     ValueError
-        If the network cannot be run, the halo is too small, or the result has several channels or
-        another shape than the volume.
+        If the network cannot be run, the halo is too small, or the result has several channels or a
+        different shape from the volume.
     TypeError
         If ``slabs`` has no grid of slabs, or ``then`` is not callable.
 
@@ -71,9 +72,8 @@ class Predict(Excepting, beam.PTransform):
 
     Notes
     -----
-    A process loads the network once. With
-    ``Predict(...).with_resource_hints(accelerator=..., min_ram=...)`` Dataflow runs only this step
-    on machines with a GPU.
+    Each process loads the network once. With ``Predict(...).with_resource_hints(accelerator=...,
+    min_ram=...)``, Dataflow runs only this step on machines with a GPU.
 
     Examples
     --------

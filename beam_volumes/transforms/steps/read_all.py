@@ -48,27 +48,27 @@ class ReadAll(Excepting, beam.PTransform):
     """Read all volumes of a PCollection as slabs: paths or specs to ``(SlabKey, Slab)``.
 
     Use it if the volumes are only known while the pipeline runs. They are opened and divided in the
-    workers. ``volume`` of a key is the name of the slab's volume.
+    workers. The ``volume`` of a key is the name of the slab's volume.
 
     Parameters
     ----------
     function : callable, optional
-        From an element to a `Volume`: opened, or an expression of pointwise and neighbourhood
-        functions. `beam_volumes.open` by default.
+        A function that maps an element to a `Volume`, either opened or an expression of pointwise
+        and neighbourhood functions. `beam_volumes.open` by default.
     depth : int, default: 32
         Number of slices of a slab's core.
     tile : pair of int, optional
         Rows and columns of a slab's core, if whole planes are too large.
     halo : int or sequence, default: 0
-        Voxels around the core that each slab also has, as in `ReadSlabs`.
+        Number of additional voxels around the core of each slab, as in `ReadSlabs`.
 
     Raises
     ------
     TypeError
-        If ``function`` is not callable; in a worker, if an element is neither a path nor a pair of
+        If ``function`` is not callable. In a worker, if an element is neither a path nor a pair of
         a name and an argument of ``function``.
     ValueError
-        In a worker, as in `ReadSlabs`, with the volume's name.
+        In a worker, for the same reasons as in `ReadSlabs`. The message contains the volume's name.
 
     See Also
     --------
@@ -158,7 +158,7 @@ def _named(element: Any) -> tuple[str, Any]:
     if isinstance(element, tuple) and len(element) == 2 and isinstance(element[0], str):
         return element[0], element[1]
     raise TypeError(
-        f"ReadAll takes paths, or pairs (name, argument of the function), not {element!r}"
+        f"ReadAll accepts paths, or pairs (name, argument of the function), not {element!r}"
     )
 
 

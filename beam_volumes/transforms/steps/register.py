@@ -30,27 +30,27 @@ _BATCH = 1024
 
 @with_output_types(_Tables)
 class RegisterTiles(beam.PTransform):
-    """Find the positions of overlapping tiles: a pipeline to one element, the two tables.
+    """Find the positions of overlapping tiles: a pipeline to one element with both tables.
 
-    Use it for thousands of tiles, or tiles in a bucket. Workers compare the pairs, and one worker solves
-    for the positions.
+    Use it for thousands of tiles, or tiles in a bucket. Workers compare the pairs, and one worker
+    solves for the positions.
 
     Parameters
     ----------
     tiles : sequence of Volume
-        Tiles of one channel with the same axes, in storage that all workers can read.
+        Tiles with one channel and the same axes, in storage that all workers can read.
     positions : array_like, table or path
-        For each tile the approximate position of its first voxel, in voxels.
+        For each tile, the approximate position of its first voxel, in voxels.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves a tile: a shift, also a rotation, or also scales and shears.
+        The transformation model: translation, rigid or affine.
     max_shift : float or sequence of float, default: 20.0
-        The maximum error of the distance of two tiles, in voxels; one number for all axes, or one
-        for each.
+        The maximum error of the distance between two tiles, in voxels; one number for all axes or
+        one for each.
     min_quality : float, default: 0.5
-        Two tiles are not linked if the correlation of the voxels in their overlap is lower.
+        Minimum correlation of the voxels in the overlap for linking two tiles.
     reference : int, optional
-        The number of the tile that stays at its given position, by shifting all tiles. By default the
-        mean of all positions stays.
+        The index of a tile that keeps its given position; all tiles are shifted accordingly. By
+        default, the mean of all positions is kept.
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels. Only for
         ``model="translation"``.
@@ -62,12 +62,12 @@ class RegisterTiles(beam.PTransform):
 
     See Also
     --------
-    beam_volumes.register_tiles : the same in this process, with a description of the tables.
+    beam_volumes.register_tiles : Register tiles in this process, with a description of the tables.
 
     Notes
     -----
-    Only numbers of pairs are shuffled, less than a hundred bytes each. The worker that solves has all
-    of them.
+    Only results of pairs are shuffled, less than a hundred bytes each. The worker that solves for
+    the positions holds all of them.
 
     Examples
     --------

@@ -212,7 +212,7 @@ def check_not_wrapped(node: Node) -> None:
         if isinstance(n, WrappedNode):
             raise ValueError(
                 f"{n.stage.name} with mode='wrap' needs the other end of the volume, which a slab "
-                "does not have: use another mode, or Compute"
+                "does not have: use a different mode, or Compute"
             )
 
 

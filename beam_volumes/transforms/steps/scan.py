@@ -26,21 +26,22 @@ from beam_volumes.transforms.waiting import in_global_window, windowed_as
 class SlabScan(beam.PTransform):
     """Combine the states of all previous slabs: ``(SlabKey, state)`` to ``(SlabKey, state)``.
 
-    For each slab it returns the combination, in order, of the states of the slabs before it along z
-    in the same tile; None if there are none. Use it with the slab's own voxels for running sums,
-    distances and similar results.
+    For each slab, it returns the combined states of all previous slabs along z in the same tile, or
+    None for the first. Combine this with the slab's own voxels for running sums, distances and
+    similar results.
 
     Parameters
     ----------
     slabs : ReadSlabs, SlabGrid or Grid
         The division of the volume.
     combine : callable
-        ``combine(a, b)`` of neighbouring states in the order of the scan. It must be associative.
+        A function ``combine(a, b)`` of neighbouring states in the order of the scan. It must be
+        associative.
     backward : bool, default: False
         Whether to scan from the last slab to the first: ``a`` is then the upper neighbour.
     itemsize : int, default: 8
         Bytes of a state for each row and column of the slab. States of more than 4 MB are divided
-        into tiles: they must be planes, or dataclasses of planes, and combined pixel by pixel.
+        into tiles; they must be planes, or dataclasses of planes, that are combined pixel by pixel.
     radix : int, default: 16
         Number of slabs that one step combines.
 

@@ -49,14 +49,14 @@ class ReadSlabs(Excepting, beam.PTransform):
     Parameters
     ----------
     volume : Volume
-        Opened, or an expression of pointwise and neighbourhood functions.
+        An opened volume, or an expression of pointwise and neighbourhood functions.
     depth : int, default: 32
         Number of slices of a slab's core.
     tile : pair of int, optional
         Rows and columns of a slab's core, if whole planes are too large.
     halo : int or sequence, default: 0
-        Voxels around the core that each slab also has, inside the volume: one number for all
-        axes, or for each axis a number or a pair ``(before, after)``.
+        Number of additional voxels around the core of each slab, within the volume: one number for
+        all axes, or for each axis a number or a pair ``(before, after)``.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class ReadSlabs(Excepting, beam.PTransform):
         If a slab would be larger than 8 MiB (the message suggests a smaller one), the expression
         needs numbers of the whole volume, or workers cannot read it.
     TypeError
-        If it is applied to anything else.
+        If it is applied to neither a pipeline nor a PCollection.
 
     See Also
     --------
@@ -173,14 +173,14 @@ class ApplyStages(Excepting, beam.PTransform):
     """Apply pointwise and neighbourhood functions to each ``(SlabKey, Slab)``.
 
     Slabs keep their cores. Functions reduce the halo by the voxels that they need. Boundary modes
-    only apply at the edges of the volume, so voxels are equal to the result for the whole volume.
+    only apply at the edges of the volume, so the voxels equal the result for the whole volume.
 
     Parameters
     ----------
     function : callable
-        From a `Volume` to another one, e.g. ``lambda v: bv.median_filter(v, 3)``. Its argument
-        represents the whole volume, but functions that need numbers or crops of it cannot be
-        applied.
+        A function from a `Volume` to a `Volume`, e.g. ``lambda v: bv.median_filter(v, 3)``. Its
+        argument represents the whole volume, but functions that need numbers or crops of the volume
+        cannot be applied.
 
     Raises
     ------

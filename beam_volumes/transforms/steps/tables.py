@@ -37,37 +37,38 @@ class RegionTable(MeasureSlabs):
     """Measure the regions of slabs of labels: ``(SlabKey, Slab)`` to a row for each region.
 
     Rows are `apache_beam.Row` with a schema. Fields have the names of the columns of `regionprops_table`,
-    with ``_`` for ``-``: ``label``, ``area``, ``centroid_0``. Rows come in no order.
+    with ``_`` for ``-``: ``label``, ``area``, ``centroid_0``. Rows are in no particular order.
 
     Parameters
     ----------
     slabs : ReadSlabs, SlabGrid, LabelComponents or Grid
         The division of the volume. Labels may have any integer dtype. Some properties need a halo:
-        ``surface_area_faces``, which is among the properties by default, ``euler_number`` and
-        ``perimeter_crofton`` need ``(0, 1)`` along each axis, and ``perimeter`` needs 3.
+        ``surface_area_faces`` (computed by default), ``euler_number`` and ``perimeter_crofton``
+        need ``(0, 1)`` along each axis, and ``perimeter`` needs 3.
     intensity : Volume, optional
-        An expression of the same shape. Its voxels are read slab by slab, where labels are.
+        A lazy volume of the same shape. Its voxels are read slab by slab, together with the labels.
     properties : sequence of str, optional
-        Names of the properties, as in `regionprops_table`, except ``area_filled``; by default the same.
+        Names of the properties, as in `regionprops_table`, with the same default. ``area_filled``
+        is not available.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
-        NaN and infinite intensities are an error, or they are left out.
+        Whether NaN and infinite intensities are an error or are ignored.
 
     Raises
     ------
     ValueError
-        If a property is not known or needs ``intensity``, or `ReadSlabs` has a smaller halo than the
-        properties need; in a worker, if slabs have a smaller halo, are masks, are missing or arrive
-        twice, or an intensity is NaN or infinite and ``nan="raise"``.
+        If a property is unknown or needs ``intensity``, or `ReadSlabs` has a smaller halo than the
+        properties need. In a worker, if slabs have a smaller halo, are masks, are missing or arrive
+        twice. Also if an intensity is NaN or infinite and ``nan="raise"``.
 
     See Also
     --------
-    beam_volumes.regionprops_table : the same of a whole volume.
-    MeasureSlabs : any tables and numbers.
+    beam_volumes.regionprops_table : Measure a whole volume. MeasureSlabs : Compute any tables and
+    numbers.
 
     Notes
     -----
-    Sums for each label and slab are shuffled, and nothing else.
+    Only the sums for each label and slab are shuffled.
 
     Examples
     --------

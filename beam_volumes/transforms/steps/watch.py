@@ -55,17 +55,17 @@ class Watched(NamedTuple):
 
 @with_input_types(Union[str, os.PathLike, FileMetadata])
 class WatchSlices(beam.PTransform):
-    """Watch a folder in which slices are written, and make each slab as soon as its slices exist.
+    """Watch a folder of slices, and make each slab as soon as its slices exist.
 
     Use it to process a volume during its acquisition. Slices may arrive in any order, late and
     repeatedly. Applied to a pipeline, it looks for files periodically until all slices exist, or
-    for ``timeout`` seconds. Applied to a PCollection of paths, such as notifications of a bucket,
-    or of Beam's file metadata, it uses these.
+    for ``timeout`` seconds. Alternatively, apply it to a PCollection of paths, such as from bucket
+    notifications, or of Beam's file metadata.
 
     Parameters
     ----------
     pattern : str
-        Path of the files, PNG, JPEG or TIFF, with ``{z}`` for the number of the slice:
+        Path of the PNG, JPEG or TIFF files, with ``{z}`` for the number of the slice:
         ``"scan/slice_{z}.tif"``. Leading zeros of the number are ignored.
     shape : tuple of int
         Slices, rows and columns of the whole volume.
@@ -74,7 +74,7 @@ class WatchSlices(beam.PTransform):
     depth : int, default: 16
         Number of slices of a slab's core.
     halo : int or sequence, default: 0
-        Slices (voxels) around the core that each slab also has, as in `ReadSlabs`. A slab waits
+        Number of additional voxels around the core of each slab, as in `ReadSlabs`. A slab waits
         for the slices of its halo.
     first : int, default: 0
         Number of the first slice.
@@ -87,20 +87,20 @@ class WatchSlices(beam.PTransform):
     timeout : float, optional
         Maximum time to wait for slices in seconds; unlimited by default.
     end_marker : str, optional
-        Path of a file that marks the end: once it exists, no more slices are waited for. Only for
-        a transform applied to a pipeline.
+        Path of a file that marks the end: once it exists, the transform stops waiting for slices.
+        Only for a transform applied to a pipeline.
     missing : {"drop", "fill"}, default: "drop"
-        Whether slabs without some of their slices at the end are left out, or made with zeros, as
-        by `open` of a stack with ``missing="fill"``. With ``"fill"`` there are all slabs, and
-        labels, numbers and tables are equal to results for the volume that `open` returns. Missing
-        slices are reported in both cases.
+        Whether to omit slabs that lack slices at the end, or to fill them with zeros, as `open`
+        does with ``missing="fill"``. With ``"fill"``, all slabs exist, and labels, numbers and
+        tables equal the results for the volume that `open` returns. Missing slices are reported in
+        both cases.
 
     Returns
     -------
     Watched
         ``slabs`` and ``failures``. A `Failed` reports each slab that was incomplete at the end,
-        with its missing or filled slices, and each slice that could not be read or was changed
-        after use in a slab. The slab is not updated.
+        with its missing or filled slices. It also reports each slice that could not be read or was
+        changed after use in a slab, which is not updated.
 
     Raises
     ------
@@ -115,9 +115,9 @@ class WatchSlices(beam.PTransform):
 
     Notes
     -----
-    It needs a runner with state and timers. The list of slices is kept in the runner's
-    state, with its checkpoints. Write a slice under another name first and rename it: an incomplete
-    slice is reported as damaged, and used once it has changed.
+    It needs a runner with state and timers. The list of slices is kept in the runner's state, with
+    its checkpoints. Write each slice under a temporary name and rename it; an incomplete slice is
+    reported as damaged, and used once it has changed.
 
     Examples
     --------
@@ -333,7 +333,7 @@ def _notified(file: Any, pattern: Pattern) -> Iterator[Arrival]:
             for match in FileSystems.match([path])[0].metadata_list:
                 yield from _arrival(match, pattern)
     else:
-        raise TypeError(f"WatchSlices takes paths or Beam's FileMetadata, not {file!r}")
+        raise TypeError(f"WatchSlices accepts paths or Beam's FileMetadata, not {file!r}")
 
 
 @dataclass(frozen=True)

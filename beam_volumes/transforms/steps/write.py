@@ -48,7 +48,7 @@ class WriteSlabs(Excepting, beam.PTransform):
 
     The path of an output is emitted once, when all its slabs are written; `ReadAll` accepts it. An
     output is created once, before its first slab is written. Slabs must consist of whole write
-    units (chunks or shards), so no unit is written twice or read, and a retry writes the same
+    units (chunks or shards). No unit is then written twice or read, and a retry writes the same
     bytes.
 
     Parameters
@@ -60,12 +60,13 @@ class WriteSlabs(Excepting, beam.PTransform):
         ``volume`` of its slabs' keys.
     like : Volume, optional
         An expression with the shape, dtype and space of the slabs. The first step of the pipeline
-        then creates the output, and its options are checked when the transform is made. By default
-        the first slab of a volume determines them, and its worker creates the output.
+        then creates the output, and options are checked when the transform is constructed. By
+        default, the first slab of a volume determines these properties, and its worker creates the
+        output.
     overwrite : bool, default: False
         Whether to replace an existing output; otherwise it raises an error.
     partial : bool, default: False
-        Whether slabs may be missing: voxels that no slab has written are read as 0. Otherwise
+        Whether slabs may be missing; voxels that no slab has written are then read as 0. Otherwise,
         the pipeline fails at its end if slabs are missing.
     **options : options
         ``format``, ``chunks``, ``shards``, ``codec``, ``zarr_version`` and ``ome_version`` of
@@ -74,8 +75,8 @@ class WriteSlabs(Excepting, beam.PTransform):
     Raises
     ------
     ValueError
-        If the output exists, or an earlier step reads it; in a worker, if a slab does not consist
-        of whole write units or has another shape or dtype than ``like``, or slabs are missing. The
+        If the output exists, or an earlier step reads it. In a worker, if a slab does not consist
+        of whole write units or differs from ``like`` in shape or dtype, or slabs are missing. The
         message lists them.
 
     See Also
@@ -85,8 +86,8 @@ class WriteSlabs(Excepting, beam.PTransform):
 
     Notes
     -----
-    With `with_exception_handling` a slab that could not be written is returned as a
-    failure and not counted as missing. If another step drops slabs, pass ``partial=True``.
+    With `with_exception_handling`, a slab that could not be written is returned as a failure and
+    not counted as missing. If a previous step drops slabs, pass ``partial=True``.
 
     Examples
     --------

@@ -27,7 +27,7 @@ _ARRAYS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PixelClassifier(PlainData):
-    """A trained forest or boosted trees, from `pixel_classifier`; `classify` applies it.
+    """A trained forest or boosted trees, as returned by `pixel_classifier`; `classify` applies it.
 
     Attributes
     ----------
@@ -38,14 +38,16 @@ class PixelClassifier(PlainData):
     features : numpy.ndarray
         The number of features.
     feature, threshold, left, leaf : numpy.ndarray
-        For each node: a feature and its threshold, the node for voxels up to the threshold (the next
-        node is for others), or the row of ``values`` of a leaf, which is its own ``left``.
+        For each node, a feature, its threshold, and the node for voxels up to the threshold (the
+        next node is for the other voxels). For a leaf, which is its own ``left``, the row of
+        ``values``.
     roots : numpy.ndarray
         The first node of each tree.
     values : numpy.ndarray
-        The shares of the classes in the training data of each leaf; of boosted trees, their scores.
+        The fractions of the classes in the training data of each leaf, or the scores for boosted
+        trees.
     start : numpy.ndarray
-        The scores of the classes before the first of boosted trees; empty for a forest.
+        The scores of the classes before the first boosted tree; empty for a forest.
 
     Examples
     --------
@@ -77,10 +79,10 @@ class PixelClassifier(PlainData):
         return sum(int(getattr(self, f.name).nbytes) for f in fields(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file that `classify` takes by its path.
+        """Write a file that `classify` can read.
 
-        It is an ``.npz`` file of numbers and names: reading it executes nothing, unlike a pickle of
-        scikit-learn, and needs no scikit-learn.
+        It is an ``.npz`` file of numbers and names. Unlike a scikit-learn pickle, it executes no
+        code when read, and does not require scikit-learn.
 
         Parameters
         ----------
@@ -256,7 +258,7 @@ def _arrays(data: bytes) -> dict[str, np.ndarray]:
             part = archive.read(content)
             header = io.BytesIO(part)
             if np.lib.format.read_magic(header) != (1, 0):
-                raise ValueError(f"{name} has another version")
+                raise ValueError(f"{name} has a different version")
             shape, _, own = np.lib.format.read_array_header_1_0(header)
             if not own.str.startswith(dtype) or len(shape) != ndim or own.hasobject:
                 raise ValueError(f"{name} has dtype {own} and shape {shape}")

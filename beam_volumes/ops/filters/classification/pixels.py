@@ -91,7 +91,7 @@ class Classify(Stage):
 def pixel_classifier(
     volume: Volume, examples: Any, forest: Any = None, *, random_state: int = 0
 ) -> PixelClassifier:
-    """Train a random forest or boosted trees on some voxels with known classes.
+    """Train a random forest or boosted trees on voxels with known classes.
 
     Parameters
     ----------
@@ -99,10 +99,10 @@ def pixel_classifier(
         Features as channels, as from `features`.
     examples : Volume, numpy.ndarray or tuple
         The known classes: labels of the same shape without channels, where 0 is unknown, such as
-        scribbles that were painted in a viewer; or a pair of positions (rows z, y, x, in voxels) and
-        their classes. Classes are whole numbers from 1 to 65535.
+        scribbles painted in a viewer. Alternatively, a pair of positions (rows z, y, x, in voxels)
+        and their classes. Classes are integers from 1 to 65535.
     forest : classifier, optional
-        A classifier of scikit-learn to train, with other parameters: RandomForestClassifier,
+        A scikit-learn classifier to train, with parameters of your choice: RandomForestClassifier,
         ExtraTreesClassifier or HistGradientBoostingClassifier (boosted trees). By default a random
         forest of 100 trees, each with up to 20 levels.
     random_state : int, default: 0
@@ -117,9 +117,9 @@ def pixel_classifier(
     ------
     ValueError
         If scikit-learn is not installed, there are fewer than two classes, shapes do not match, a
-        position is outside, or a feature of an example is not finite.
+        position is outside of the volume, or a feature of an example is not finite.
     TypeError
-        If the examples are not of integers, or ``forest`` is another classifier.
+        If the examples are not integers, or ``forest`` is not one of these classifiers.
 
     See Also
     --------
@@ -128,9 +128,9 @@ def pixel_classifier(
 
     Notes
     -----
-    It computes at once, in this process: labels are read piece by piece, and features are computed
-    around examples only. The same examples give the same forest with the same versions of
-    scikit-learn and numpy. Train once, and use the saved file for all volumes.
+    Training is immediate, in this process. Labels are read piece by piece, and features are only
+    computed around examples. With the same versions of scikit-learn and numpy, the same examples
+    give the same forest. Train once, and use the saved file for all volumes.
 
     References
     ----------
@@ -180,7 +180,7 @@ def pixel_classifier(
 
 def _check_points(volume: Volume, name: str) -> None:
     if volume.space.times:
-        raise ValueError(f"{name}: volume has several points in time; select one with sel(t=0)")
+        raise ValueError(f"{name}: volume has several time points; select one with sel(t=0)")
 
 
 def _of_labels(volume: Volume, examples: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -266,28 +266,30 @@ def classify(volume: Volume, classifier: Any, *, probabilities: bool = False) ->
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        The same features as channels that the classifier was trained with.
+        Features as channels, the same as those that the classifier was trained with.
     classifier : PixelClassifier, path or forest
-        The result of `pixel_classifier`, the path or URL of its file, or a trained classifier of
-        scikit-learn that `pixel_classifier` can train.
+        The result of `pixel_classifier`, the path or URL of its file, or a trained scikit-learn
+        classifier of a type that `pixel_classifier` supports.
     probabilities : bool, default: False
-        Whether to return the share of each class instead of the class with the largest share.
+        Whether to return the probability of each class instead of the most probable class.
 
     Returns
     -------
     Volume
-        The class of each voxel, as uint8, or uint16 for classes above 255; of classes with equal shares
-        the smallest one. With ``probabilities``, a float32 volume with a channel for each class, such as
-        ``"class 2"``. A voxel with a NaN among its features is 0, or NaN.
+        The class of each voxel, as uint8, or uint16 for classes above 255; the smallest of equally
+        probable classes. With ``probabilities``, a float32 volume with a channel for each class,
+        such as ``"class 2"``. Voxels with a NaN among their features are 0, or NaN for
+        probabilities.
 
     Raises
     ------
     ValueError
-        If number or names of the channels differ from the classifier, or it is larger than 32 MiB.
+        If the number or names of the channels differ from the classifier's, or the classifier is
+        larger than 32 MiB.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``classifier`` is not offered.
+        If ``volume`` is neither a volume nor an array, or ``classifier`` is not supported.
     FileNotFoundError, VolumeError
-        If there is no file of a classifier at the path.
+        If there is no classifier file at the path.
 
     See Also
     --------
@@ -297,11 +299,11 @@ def classify(volume: Volume, classifier: Any, *, probabilities: bool = False) ->
 
     Notes
     -----
-    Pointwise: no halo, and one sweep with the features, which are not stored. The time grows with the
-    number of trees. The result of a forest equals scikit-learn's ``predict`` and ``predict_proba`` in one
-    thread, bit for bit (probabilities as float32). Scores of boosted trees are added in scikit-learn's
-    order, and probabilities follow within 1e-15. The trees become part of the plan. Reading a file executes
-    nothing from it.
+    Pointwise: no halo. Features are computed in the same sweep and not stored. The time grows with
+    the number of trees. The result of a forest equals scikit-learn's ``predict`` and
+    ``predict_proba`` in one thread, bit for bit (probabilities as float32). Scores of boosted trees
+    are added in scikit-learn's order, and probabilities agree within 1e-15. The trees become part
+    of the plan. Reading a classifier file executes no code from it.
 
     References
     ----------

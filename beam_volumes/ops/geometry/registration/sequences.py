@@ -52,56 +52,57 @@ def register_slices(
     max_side: int = 1024,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
-    """Find the transform of each slice that aligns it with its neighbours.
+    """Find the transform that aligns each slice with its neighbours.
 
-    Use it for serial sections, and for films that drift. `apply_transforms` applies the result to
+    Use it for serial sections and for movies that drift. `apply_transforms` applies the result to
     the whole volume.
 
     Parameters
     ----------
     stack : Volume or numpy.ndarray
-        A lazy volume of one channel, or an array.
+        A volume or an array with one channel.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves a slice: a shift, also a rotation, or also scales and shears.
+        The transformation model: translation, rigid or affine.
     method : {"intensity", "keypoints"}, default: "intensity"
-        How the first approximation for two slices is found. ``"intensity"`` compares their voxels,
-        and finds rotations of up to 30 degrees. ``"keypoints"`` matches SIFT keypoints of
-        scikit-image, and finds any rotation; not for ``model="translation"``. Slices need distinct
-        structures for this.
+        How to find the first approximation for two slices. ``"intensity"`` compares their voxels,
+        and finds rotations of up to 30 degrees. ``"keypoints"`` matches SIFT keypoints from
+        scikit-image, and finds any rotation if slices have distinct structures. It is not available
+        for ``model="translation"``.
     neighbours : int, default: 3
-        Each slice is compared with so many slices after it. More than 1 bridges bad slices, and
-        keeps errors from adding up.
+        Number of subsequent slices to compare each slice with. More than 1 bridges bad slices and
+        prevents errors from adding up.
     reference : int, optional
-        The slice that stays where it is; by default one near the middle that many others match.
+        The slice that is not moved; by default one near the middle that matches many others.
     skip : iterable of int, default: ()
-        Slices that are not compared, such as missing ones. Empty slices are found without this.
+        Slices to exclude from the comparison, such as missing ones. Empty slices are detected
+        automatically.
     max_shift : float, optional
-        Maximum shift between the middles of two compared slices along y and x, in voxels; half of the
-        plane by default. Shifts are rounded to whole voxels for this comparison.
+        Maximum shift between the centres of two compared slices along y and x, in voxels; half of
+        the plane by default. Shifts are rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
-        Two slices are not linked if the correlation of their aligned voxels is lower.
+        Minimum correlation of the aligned voxels for linking two slices.
     max_side : int, default: 1024
-        Planes are downsampled by a whole factor until no side is longer. The error of shifts is
-        about 0.05 downsampled voxels.
+        Maximum extent of the compared planes: larger ones are downsampled by an integer factor. The
+        error of shifts is about 0.05 downsampled voxels.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
     -------
     ComputedTable
-        A row for each slice: ``z``; the position of its first voxel in the aligned volume ``y`` and
-        ``x``; the matrix ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx`` that maps its indices; the number
-        of ``links`` to other slices; ``confirmed``, whether links agree with each other on this slice;
-        their mean ``quality``; and ``residual``, the largest distance in voxels by which a link
-        disagrees. A slice without links is placed between its neighbours, with the matrix of the
-        nearest slice with links.
+        A row for each slice: ``z``; the position of its first voxel in the aligned volume, ``y``
+        and ``x``; the matrix that maps its indices, ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``; the
+        number of ``links`` to other slices; ``confirmed``, whether links agree with each other on
+        this slice; their mean ``quality``; and ``residual``, the largest distance in voxels by
+        which a link disagrees. A slice without links is placed between its neighbours, with the
+        matrix of the nearest linked slice.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the volume has several channels, points in time, no
-        voxels, or no axes z, y and x; with ``method="keypoints"`` also without scikit-image, or if
+        If a parameter is out of range, or the volume has several channels, time points, no voxels,
+        or no axes z, y and x. With ``method="keypoints"``, also if scikit-image is not installed or
         no two slices share keypoints.
     TypeError
         If ``stack`` is neither a volume nor an array.
@@ -114,18 +115,18 @@ def register_slices(
 
     Notes
     -----
-    Rotations are rotations in physical units, so a stack with oblong pixels needs its voxel size.
+    Rotations are in physical units, so the voxel size is needed if pixels are not square.
 
     One sweep downsamples the stack. The downsampled planes are held in memory, up to
-    ``options.max_inmemory``. Pairs are aligned by phase correlation or keypoints, and then by least
-    squares of intensities. Keypoints are found in planes that are downsampled to at most 256 voxels
-    a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms are solved
-    together; links that contradict the others are left out. So are links that may be chance: they need
-    a correlation that unrelated slices reach in less than one of a thousand cases, and one of a million
-    if no other links confirm them.
+    ``options.max_inmemory``. Pairs are aligned first by phase correlation or keypoints, and then by
+    least squares of intensities. Keypoints are detected in planes that are downsampled to at most
+    256 voxels a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms
+    are solved together, without links that contradict the others. Links that may be due to chance
+    are also excluded. Unrelated slices must reach the correlation in less than one in a thousand
+    cases, or one in a million if no other links confirm it.
 
-    Missing voxels are NaN or infinite, and replaced by the mean of the others. There is no mask: zeros
-    are voxels like others, and a border of zeros around other values is aligned, too.
+    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
+    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -191,49 +192,50 @@ def register_frames(
     max_side: int = 256,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
-    """Find the transform of each frame that aligns it with the frames around it.
+    """Find the transform that aligns each frame with the frames around it.
 
     Use it for movies that drift.
 
     Parameters
     ----------
     movie : Volume
-        A lazy volume of one channel with an axis of time.
+        A volume with one channel and a time axis.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves a frame: a shift, also a rotation, or also scales and shears.
+        The transformation model: translation, rigid or affine.
     method : {"intensity", "keypoints"}, default: "intensity"
-        How the first approximation for two frames is found, as in `register_slices`;
-        ``"keypoints"`` only for two-dimensional frames.
+        How to find the first approximation for two frames, as in `register_slices`; ``"keypoints"``
+        only for two-dimensional frames.
     neighbours : int, default: 3
-        Each frame is compared with so many frames after it.
+        Number of subsequent frames to compare each frame with.
     reference : int, optional
-        The frame that stays where it is; by default one near the middle that many others match.
+        The frame that is not moved; by default one near the middle that matches many others.
     skip : iterable of int, default: ()
-        Frames that are not compared.
+        Frames to exclude from the comparison.
     max_shift : float, optional
         Maximum shift between two compared frames along each axis, in voxels; half of the frame by
         default.
     min_quality : float, default: 0.3
-        Two frames are not linked if the correlation of their aligned voxels is lower.
+        Minimum correlation of the aligned voxels for linking two frames.
     max_side : int, default: 256
-        Each axis is downsampled by a whole factor until it is not longer. The error of shifts is
-        about 0.05 downsampled voxels.
+        Maximum extent of the compared frames: longer axes are downsampled by an integer factor. The
+        error of shifts is about 0.05 downsampled voxels.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
     -------
     ComputedTable
-        A row for each frame: ``t``; the position of its first voxel in the aligned movie ``z``,
-        ``y`` and ``x``; the entries of the matrix, ``m_zz`` to ``m_xx``; ``links``, ``confirmed``,
-        ``quality`` and ``residual``, as in `register_slices`. Two-dimensional frames have no columns for z.
+        A row for each frame: ``t``; the position of its first voxel in the aligned movie, ``z``,
+        ``y`` and ``x``; the entries of the matrix, ``m_zz`` to ``m_xx``; and ``links``,
+        ``confirmed``, ``quality`` and ``residual``, as in `register_slices`. Two-dimensional frames
+        have no columns for z.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the volume has several channels, no axis of time, or no
-        voxels; with ``method="keypoints"`` also as in `register_slices`.
+        If a parameter is out of range, or the volume has several channels, no time axis, or no
+        voxels. With ``method="keypoints"``, also as in `register_slices`.
     TypeError
         If ``movie`` is neither a volume nor an array.
 
@@ -244,10 +246,10 @@ def register_frames(
 
     Notes
     -----
-    Rotations are rotations in physical units, so a movie with oblong voxels needs its voxel size.
+    Rotations are in physical units, so the voxel size is needed if voxels are anisotropic.
 
-    One sweep for each frame, which downsamples it. As many downsampled frames as there are
-    neighbours are held in memory at a time. Missing voxels are as in `register_slices`.
+    One sweep for each frame downsamples it. Only as many downsampled frames as there are neighbours
+    are held in memory at a time. Missing voxels are treated as in `register_slices`.
 
     References
     ----------

@@ -61,54 +61,56 @@ def register_tiles(
 ) -> tuple[ComputedTable, ComputedTable]:
     """Find the positions of overlapping tiles from their voxels.
 
-    Use it when the positions of a microscope's stage are not exact. `fuse` takes the result.
+    Use it if the stage positions of a microscope are not exact. Pass the result to `fuse`.
 
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Tiles of one channel with the same axes.
+        Tiles with one channel and the same axes.
     positions : array_like, table or path
-        For each tile the approximate position of its first voxel, in voxels: one number for each
-        axis of space. A table, such as a DataFrame or the path of a CSV file, has a column for each
+        For each tile, the approximate position of its first voxel, in voxels: one number for each
+        spatial axis. A table, such as a DataFrame or the path of a CSV file, has a column for each
         axis.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves a tile: a shift, also a rotation, or also scales and shears. Rotations of a few
-        degrees are found.
+        The transformation model: translation, rigid or affine. Rotations of a few degrees are
+        found.
     max_shift : float or sequence of float, default: 20.0
-        The maximum error of the distance of two tiles, in voxels; one number for all axes, or one
-        for each. If a position is wrong by at most n voxels, a distance is wrong by at most 2 n.
+        The maximum error of the distance between two tiles, in voxels; one number for all axes or
+        one for each. If a position is wrong by at most n voxels, a distance is wrong by at most 2
+        n.
     min_quality : float, default: 0.5
-        Two tiles are not linked if the correlation of the voxels in their overlap is lower.
+        Minimum correlation of the voxels in the overlap for linking two tiles.
     reference : int, optional
-        The number of the tile that stays at its given position, by shifting all tiles. By default the
-        mean of all positions stays.
+        The index of a tile that keeps its given position; all tiles are shifted accordingly. By
+        default, the mean of all positions is kept.
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
         copies voxels instead of interpolating them. Only for ``model="translation"``.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
     -------
     positions : ComputedTable
         A row for each tile, in order: its position ``z``, ``y`` and ``x``, with a column for each
-        axis; unless they are shifted only, the entries of its matrix, such as ``m_zz``; the number of
-        ``links`` to other tiles; ``residual``, the largest distance in voxels by which a link
-        disagrees in its overlap; and ``confirmed``, whether links of the tile are in a loop that agrees.
-        Tiles without links keep their given position, and linked tiles the mean of theirs. With
-        ``reference``, all tiles are then shifted together, those without links as well.
+        axis; the entries of its matrix, such as ``m_zz``, unless the model is a translation; the
+        number of ``links`` to other tiles; ``residual``, the largest distance in voxels by which a
+        link disagrees in its overlap; and ``confirmed``, whether links of the tile are in a loop
+        that agrees. Tiles without links keep their given position, and linked tiles keep the mean
+        of theirs. With ``reference``, all tiles are then shifted together, including tiles without
+        links.
     pairs : ComputedTable
         A row for each pair of tiles that should overlap: ``a`` and ``b``; their measured distance
-        along each axis in the middle of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
-        ``quality``, the correlation; ``residual``; ``used``, whether the pair determines the positions;
-        and ``confirmed``, whether it is in a loop of used pairs that agree.
+        along each axis at the centre of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
+        ``quality``, the correlation; ``residual``; ``used``, whether the pair determines the
+        positions; and ``confirmed``, whether it is in a loop of used pairs that agree.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, there is not one position for each tile, tiles differ in
-        axes or voxel size, have several channels, points in time or no voxels.
+        If a parameter is out of range, there is not one position for each tile, or tiles differ in
+        axes or voxel size, or have several channels, time points or no voxels.
     TypeError
         If a tile is neither a volume nor an array.
 
@@ -121,14 +123,15 @@ def register_tiles(
     -----
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
-    squares of intensities. The positions of all tiles are solved together; pairs that contradict
-    the others are left out. So are pairs that may be chance, since they overlap little, are empty or
-    repeat: unrelated tiles must match as well in less than one of a thousand cases, and one of a million
-    if no loop of other pairs confirms the pair. Without ``reference``, the mean of all positions does not
-    change. The mean of affine matrices is the identity.
+    squares of intensities. The positions of all tiles are solved together, without pairs that
+    contradict the others. Pairs that may match by chance, because they overlap little, are empty or
+    have repeating structures, are also excluded. Unrelated tiles must match as well in less than
+    one in a thousand cases, or one in a million if no loop of other pairs confirms the pair.
+    Without ``reference``, the mean of all positions does not change. The mean of affine matrices is
+    the identity.
 
-    Missing voxels are NaN or infinite, and replaced by the mean of the others. There is no mask: zeros
-    are voxels like others, and a border of zeros around other values is aligned, too.
+    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
+    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -223,7 +226,7 @@ class TilePairs:
             if v.space.axes != axes or v.space.times:
                 raise ValueError(
                     f"{name}: tile {k} has the axes {' '.join(v.axes)}, and tile 0 {' '.join(axes)}; all "
-                    "need the same axes of space, and none of time"
+                    "need the same spatial axes, and no time axis"
                 )
         matrices, given = matrices_of(positions, axes, len(opened), name, "tiles", "positions")
         if not np.array_equal(matrices, np.broadcast_to(np.eye(len(axes)), matrices.shape)):

@@ -42,30 +42,30 @@ def register(
     max_voxels: int = 1 << 21,
     progress: bool | Callable[..., None] | None = None,
 ) -> np.ndarray:
-    """Find the transform that aligns a volume with another one.
+    """Find the transform that aligns one volume with another.
 
-    Use it for two channels, two time points or two scans of one object.
+    Use it for two channels, two time points or two scans of the same object.
 
     Parameters
     ----------
     fixed : Volume or numpy.ndarray
-        The volume that stays where it is; of one channel.
+        The volume that is not moved, with one channel.
     moving : Volume or numpy.ndarray
         The volume to align, with the same axes and the same voxel size.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves the volume: a shift, also a rotation, or also scales and shears. Rotations of
-        planes are found up to 30 degrees, of volumes up to about 10.
+        The transformation model: translation, rigid or affine. Rotations are found up to 30 degrees
+        for planes, and up to about 10 for volumes.
     max_shift : float, optional
-        Maximum shift of the middle along each axis in voxels; half of the volume by default. Shifts are
-        rounded to whole voxels for this comparison.
+        Maximum shift of the centre along each axis, in voxels; half of the volume by default.
+        Shifts are rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
-        The minimum correlation of the aligned voxels. It must also be significant: unrelated volumes
-        would correlate as much in less than one of a million cases.
+        The minimum correlation of the aligned voxels. It must also be significant: unrelated
+        volumes would correlate as much in less than one in a million cases.
     max_voxels : int, default: 2097152
-        Both volumes are downsampled until they have fewer voxels. The error of shifts is about 0.05
-        downsampled voxels.
+        Both volumes are downsampled until they have fewer voxels than this. The error of shifts is
+        about 0.05 downsampled voxels.
     progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it; as in
+        Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
 
     Returns
@@ -78,7 +78,7 @@ def register(
     ------
     ValueError
         If a parameter is out of range, the volumes differ in axes or voxel size, have several
-        channels, points in time or no voxels, or no transform reaches ``min_quality``.
+        channels, time points or no voxels, or no transform reaches ``min_quality``.
     TypeError
         If an input is neither a volume nor an array.
 
@@ -90,12 +90,12 @@ def register(
 
     Notes
     -----
-    One sweep over each volume, which downsamples it. The downsampled volumes are aligned in memory:
+    One sweep over each volume downsamples it. The downsampled volumes are aligned in memory: first
     by phase correlation, and then by least squares of intensities, over levels of half the extent
     each. Intensities may differ by a gain and an offset, but not in kind.
 
-    Missing voxels are NaN or infinite, and replaced by the mean of the others. There is no mask: zeros
-    are voxels like others, and a border of zeros around other values is aligned, too.
+    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
+    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -117,7 +117,7 @@ def register(
     if a.axes != b.axes or a.space.times:
         raise ValueError(
             f"{name}: the volumes have the axes {' '.join(a.axes)} and {' '.join(b.axes)}; both need "
-            "the same axes of space, and none of time"
+            "the same spatial axes, and no time axis"
         )
     size = shared_size(name, a, b).voxel_size or (1.0, 1.0, 1.0)
     if model not in MODELS:
@@ -148,7 +148,7 @@ def register(
     if link.quality < min_quality:
         raise ValueError(
             f"{name}: the best transform gives a correlation of {link.quality:.2f}, below "
-            f"min_quality={min_quality}; use another model, or fit_transform with pairs of points"
+            f"min_quality={min_quality}; use a different model, or fit_transform with pairs of points"
         )
     if not is_near(link, near.shape, reach):
         allowed = "half of the volume" if limit is None else f"max_shift={max_shift}"
@@ -185,19 +185,19 @@ def fit_transform(
     model: str = "affine",
     max_residual: float | None = None,
 ) -> np.ndarray:
-    """Find the transform that maps points to other points.
+    """Find the transform that maps points to corresponding points.
 
     Use it for landmarks, or for objects that were matched by their centroids.
 
     Parameters
     ----------
     source, target : array_like
-        Pairs of points, (points, axes).
+        Corresponding points, arrays of shape (points, axes).
     model : {"translation", "rigid", "affine"}, default: "affine"
-        A shift, also a rotation, or also scales and shears.
+        The transformation model: translation, rigid or affine.
     max_residual : float, optional
-        The distance up to which a pair agrees with a transform. If given, pairs may be wrong: the
-        transform with the most pairs that agree is chosen, and fitted to them (RANSAC).
+        The distance up to which a pair agrees with a transform. If set, some pairs may be wrong:
+        the transform with which most pairs agree is selected, and fitted to these pairs (RANSAC).
 
     Returns
     -------
@@ -207,9 +207,9 @@ def fit_transform(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or points do not correspond, are too few for the model or do not
-        determine it, such as points on a line. With ``max_residual`` also if too few pairs agree with any
-        transform.
+        If a parameter is out of range, the numbers of points differ, or the points are too few for
+        the model or do not determine it, such as points on a line. With ``max_residual``, also if
+        too few pairs agree with any transform.
 
     See Also
     --------
@@ -218,7 +218,7 @@ def fit_transform(
 
     Notes
     -----
-    Everything is done in memory. Random samples are the same in each call.
+    Computation is in memory. Random samples are the same in each call.
 
     References
     ----------

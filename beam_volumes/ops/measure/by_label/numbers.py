@@ -29,11 +29,11 @@ from beam_volumes.storage.inputs.arrays import exact_array
 
 _PARAMETERS = """\
 labels : Volume or numpy.ndarray, optional
-    Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+    Labels with the same shape, bool or integers from 0, to measure each label separately, as in
     `scipy.ndimage`.
 index : int or array_like of int, optional
-    With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
-    of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+    The labels to measure, in any order; 0 is the background. The result is an array of this shape.
+    Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
 """
 _COUNTS = _PARAMETERS.replace(
     "The result is an array\n    of this shape. Missing labels are NaN, or 0 for integers.",

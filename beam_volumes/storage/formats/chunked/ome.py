@@ -76,7 +76,7 @@ class OmeZarr(Zarr):
         "missing": MISSING,
         "affine": AFFINE,
         "well": ("str", 'The well of a plate, e.g. ``"B/3"``.'),
-        "field": ("int or str", "The image of a well, counted from 0 or by its name."),
+        "field": ("int or str", "The image of a well, a number from 0 or a name."),
     }
 
     def array_of(self, d: Description) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ from beam_volumes.storage.sources.source import DTYPES, Source, _normal, digest
 #: The option of formats with chunks that may be missing.
 MISSING = (
     '``"fill"`` (the default) or ``"error"``',
-    "Whether chunks that are not stored are read as the fill value, or an error.",
+    "Whether missing chunks are read as the fill value, or are an error.",
 )
 #: Maximal size of a chunk, which is decoded as a whole.
 TOO_LARGE = 16 << 30

@@ -42,7 +42,7 @@ class Dicom(Format):
         "affine": AFFINE,
         "rescale": (
             "bool",
-            "Whether numbers are scaled by slope and intercept (the default), or read as they are stored.",
+            "Whether to scale numbers by slope and intercept (the default), or read them as stored.",
         ),
     }
 

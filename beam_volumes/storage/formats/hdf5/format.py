@@ -51,7 +51,7 @@ from beam_volumes.storage.sources.source import Source
 
 _MISSING = (
     '``"error"`` (the default) or ``"fill"``',
-    "Whether missing source files of a virtual dataset are an error, or read as fill values.",
+    "Whether missing source files of a virtual dataset are an error, or are read as fill values.",
 )
 #: Codecs with their default levels.
 CODECS: dict[str, int | None] = {"gzip": 1, "lzf": None, "none": None}

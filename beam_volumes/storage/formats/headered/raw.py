@@ -34,7 +34,7 @@ class Raw(InPlace):
         "dtype": ("str or numpy.dtype", 'The dtype of its voxels, e.g. ``">u2"`` for big-endian.'),
         "offset": (
             "int",
-            "The position of the first voxel in bytes; by default the file has nothing else.",
+            "The position of the first voxel, in bytes; by default, the file contains only voxels.",
         ),
         "order": (
             "str",

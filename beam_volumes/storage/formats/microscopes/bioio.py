@@ -73,7 +73,7 @@ class Bioio(Format):
     open_options: ClassVar[Options] = {
         "reader": (
             '``"bioio"``',
-            "Open a file by bioio and its plugins, such as bioio-bioformats, one plane at a time.",
+            "Open a file with bioio and its plugins, such as bioio-bioformats, one plane at a time.",
         )
     }
 

@@ -34,7 +34,7 @@ from beam_volumes.storage.sources.source import DTYPES, Source
 
 _NAMES_OPTION = (
     "str",
-    'The names of slices, with a star for their number: ``"cell_*.png"``. A path may end with it, too. '
+    'The names of slices, with a star for their number: ``"cell_*.png"``. A path may also end with it. '
     "All numbers have as many digits as the last one.",
 )
 #: The key of the names and the number of slices in a folder's document.
