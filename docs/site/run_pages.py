@@ -70,22 +70,25 @@ def run(path: Path, execute: bool = True) -> Iterator[Shown]:
                 exec(compile(tree, path.name, "exec"), known)
                 if isinstance(last, ast.Expr):
                     value = eval(compile(ast.Expression(last.value), path.name, "eval"), known)
-            yield Shown(
-                kind, source, printed.getvalue(), value, _outputs(printed.getvalue(), value)
-            )
+            outputs = _outputs(printed.getvalue(), value, folder)
+            yield Shown(kind, source, printed.getvalue(), value, outputs)
 
 
-def _outputs(printed: str, value: Any) -> tuple[dict[str, Any], ...]:
+def _outputs(printed: str, value: Any, folder: str) -> tuple[dict[str, Any], ...]:
+    """A cell's output in Jupyter's format, with paths relative to the folder."""
+
+    def lines(text: str) -> list[str]:
+        return text.replace(f"{folder}/", "").splitlines(keepends=True)
+
     found: list[dict[str, Any]] = []
     if printed.strip():
-        lines = printed.splitlines(keepends=True)
-        found.append({"name": "stdout", "output_type": "stream", "text": lines})
+        found.append({"name": "stdout", "output_type": "stream", "text": lines(printed)})
     if value is not None:
-        data: dict[str, Any] = {"text/plain": repr(value).splitlines(keepends=True)}
+        data: dict[str, Any] = {"text/plain": lines(repr(value))}
         if hasattr(value, "_repr_png_"):
             data["image/png"] = base64.b64encode(value._repr_png_()).decode()
         elif hasattr(value, "_repr_html_") and (html := value._repr_html_()):
-            data["text/html"] = html.splitlines(keepends=True)
+            data["text/html"] = lines(html)
         result = {"data": data, "execution_count": None, "metadata": {}}
         found.append({**result, "output_type": "execute_result"})
     return tuple(found)
