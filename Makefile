@@ -5,7 +5,7 @@
 # make test    the tests of file formats and device code that need a gigabyte of other packages, too
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
-# make docs    generate docs/reference/coverage.md, docs/images, and the output of the notebooks
+# make docs    generate docs/reference/coverage.md, docs/images, the output of notebooks, and the gallery's README
 # make site    the documentation as a site, in build/site; with QUICK=1 no example is executed for it
 # make lint    style and types
 # make soak    random plans, killed at random and resumed, for MINUTES=10; from the case SEED= on
@@ -74,7 +74,7 @@ docs: venv
 	$(VENV)/bin/python docs/coverage.py
 	$(VENV)/bin/python docs/pictures.py
 	$(VENV)/bin/python docs/concept_pictures.py
-	$(VENV)/bin/python docs/site/run_pages.py docs/tutorials/*.ipynb
+	$(VENV)/bin/python docs/site/run_pages.py docs/tutorials/*.ipynb docs/gallery
 
 site: $(VENV)/.docs
 	$(VENV)/bin/python docs/site/build.py build/site $(if $(QUICK),--quick)

@@ -74,3 +74,12 @@ def test_every_preview_is_shown(run_pages, script):
     for kind, source in run_pages["_cells"](script):
         lines = ast.parse(source).body[:-1] if kind == "code" else []
         assert not [ast.unparse(s) for s in lines if ast.unparse(s).startswith("bv.preview(")]
+
+
+def test_the_readme_shows_every_script():
+    """`make docs` writes it."""
+    text = (DOCS / "gallery/README.md").read_text()
+    for script in SCRIPTS:
+        picture = f"pictures/{script.parent.name}-{script.stem}.png"
+        assert f"({script.parent.name}/{script.name})" in text and f"({picture})" in text
+        assert (DOCS / "gallery" / picture).exists()

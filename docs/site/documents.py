@@ -106,6 +106,9 @@ WORDS = {"all functions": "functions"}
 #: A page with a link to the page of each function and transform that it names.
 LINKED = "docs/reference/coverage.md"
 
+#: The gallery has a page of the site's own.
+GALLERY = "docs/gallery/README.md"
+
 #: What else the table of contents calls a page.
 TITLES = {
     "docs/internals/architecture.md": "Architecture",
@@ -133,7 +136,7 @@ def copy_documents(root: Path, pages: Path, made: dict[str, str]) -> None:
     parts["Internals"] += [
         name
         for name in sorted(str(path.relative_to(root)) for path in root.glob("docs/**/*.md"))
-        if name not in listed
+        if name not in listed and name != GALLERY
     ]
     where = {name: made.get(name, _place(name)) for names in parts.values() for name in names}
     where["README.md"] = "index.md"
@@ -142,6 +145,7 @@ def copy_documents(root: Path, pages: Path, made: dict[str, str]) -> None:
     copied = [name for name in where if (root / name).is_file()]
     notebooks = (root / "docs/tutorials").glob("*.ipynb")
     where |= {f"docs/tutorials/{path.name}": f"notebooks/{path.stem}.md" for path in notebooks}
+    where[GALLERY] = made["gallery"]
     for name in copied:
         documents.copy(name)
     with (pages / "index.md").open("a") as index:

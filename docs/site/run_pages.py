@@ -1,7 +1,7 @@
 """Runs the notebooks of ``docs/tutorials`` and the scripts of ``docs/gallery``, and makes a page of each.
 
-Notebooks store their output, so that they can be read where the repository is looked at; ``make docs`` renews
-it. Scripts are run for their page.
+Notebooks store their output, and the gallery has a README with a picture of each script, so that both can be
+read where the repository is looked at; ``make docs`` renews them. For the site, scripts are run again.
 
 A script begins with a docstring: its title, and its purpose. After that, ``# %%`` begins a cell. The comment
 that follows it is prose, and the rest of the cell is code.
@@ -11,7 +11,7 @@ shown as a notebook shows it: a picture, a table, or text.
 
 Examples
 --------
-python docs/site/run_pages.py docs/tutorials/*.ipynb
+python docs/site/run_pages.py docs/tutorials/*.ipynb docs/gallery
 """
 
 from __future__ import annotations
@@ -23,13 +23,20 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import imagecodecs
+import numpy as np
+
 from beam_volumes.base.exports import EXPORTS
+
+#: The folder of pictures in the gallery, and the pictures of a row of its README.
+PICTURES, COLUMNS = "pictures", 4
 
 
 class Shown(NamedTuple):
@@ -188,6 +195,40 @@ def write_gallery(
     (pages / "index.md").write_text("\n\n".join(parts))
 
 
+def write_readme(folder: Path, families: Mapping[str, str]) -> None:
+    """Run the scripts of a gallery, and write its README with a small picture of each."""
+    shutil.rmtree(folder / PICTURES, ignore_errors=True)
+    parts = [
+        "# Gallery\n\nShort examples of every family of functions. Each makes its data and runs in seconds: "
+        "`python docs/gallery/filters/rolling_ball.py`."
+    ]
+    for family, title in families.items():
+        tiles = []
+        for script in sorted((folder / family).glob("*.py")):
+            cells = list(run(script))
+            picture = f"{PICTURES}/{family}-{script.stem}.png"
+            images = [cell.value.image for cell in cells if hasattr(cell.value, "image")]
+            (folder / PICTURES).mkdir(exist_ok=True)
+            (folder / picture).write_bytes(imagecodecs.png_encode(_small(images[-1])))
+            name = cells[0].source.partition("\n")[0].removeprefix("# ")
+            link = f"{family}/{script.name}"
+            tiles.append(f"[![{name}]({picture})]({link})<br>[{name}]({link})")
+        rows = [tiles[k : k + COLUMNS] for k in range(0, len(tiles), COLUMNS)]
+        if rows:
+            rows[1:1] = [["---"] * len(rows[0])]
+            table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+            parts.append(f"## {title}\n\n{table}")
+    (folder / "README.md").write_text("\n\n".join(parts) + "\n")
+
+
+def _small(image: np.ndarray) -> np.ndarray:
+    """Reduce a picture to a width of at most 200 by the mean of whole blocks."""
+    step = -(-image.shape[1] // 200)
+    rows, cols = (n // step for n in image.shape[:2])
+    blocks = image[: rows * step, : cols * step].reshape(rows, step, cols, step, 3)
+    return np.ascontiguousarray(blocks.mean((1, 3)).round().astype(np.uint8))
+
+
 def _tile(family: str, page: Page, pages: Path) -> str:
     """The thumbnail, the title and the purpose of an example, in the grid of the gallery."""
     place = f"{family}/{page.name}"
@@ -240,5 +281,10 @@ def _markdown(shown: Shown) -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    for argument in sys.argv[1:]:
-        store(Path(argument))
+    from reference import FAMILIES
+
+    for path in map(Path, sys.argv[1:]):
+        if path.is_dir():
+            write_readme(path, FAMILIES)
+        else:
+            store(path)
