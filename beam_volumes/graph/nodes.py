@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -107,9 +106,13 @@ class StageNode(Node):
     def values(self) -> tuple[Value, ...]:
         return self.parameters
 
-    @cached_property
-    def name(self) -> str:  # type: ignore[override]
-        return self.stage.expression(self.operands, self.parameters)
+    def __post_init__(self) -> None:
+        # At once: expressions may be deeper than Python's stack.
+        object.__setattr__(self, "_name", self.stage.expression(self.operands, self.parameters))
+
+    @property
+    def name(self) -> str:
+        return self._name  # type: ignore[attr-defined, no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
