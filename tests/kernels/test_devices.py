@@ -13,7 +13,7 @@ from tests.peers import peer
 from tests.tiers import thorough
 
 ROOT = Path(__file__).parents[2]
-COMMON, OTHERS = "u1,f4", "?,i4,f8"
+COMMON, OTHERS = "u1,f4", "i4,f8"
 
 
 def run(module, *arguments, **variables):
@@ -57,5 +57,4 @@ def test_twins_of_other_dtypes_compile():
         "shaped,plain,resampled,coloured,curved,distances,fused,connected",
         "f4",
     )
-    run("compile_for_devices", "linear,ordered,shaped,resampled,folded", "i4")
     run("compile_for_devices", "tensors,coloured,folded", "f8")

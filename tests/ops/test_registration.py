@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import beam_volumes as bv
 from tests.catalogue import assert_same, half_precision, voxels
 from tests.ops.test_fusion import reference
-from tests.tiers import dtypes_drawn, examples
+from tests.tiers import dtypes_drawn, examples, thorough
 
 
 def tissue(shape, sigma, seed=0):
@@ -220,6 +220,7 @@ def cut_tiles(kind, rng):
     return tiles, np.array(given), np.array(true)
 
 
+@thorough
 @pytest.mark.parametrize("kind", ["em", "light sheet"])
 def test_tiles_of_unknown_positions(kind, tmp_path):
     """Within 0.1 voxels, in spite of a wrong pair; an empty tile keeps its given distance.

@@ -88,8 +88,10 @@ def test_expand_labels_keeps_labels_that_no_float_holds(ids):
     np.testing.assert_array_equal(same_everywhere(lambda: bv.expand_labels(labels, 2)), expected)
 
 
-@pytest.mark.parametrize("mode", ["constant", "grid-constant"])
-@pytest.mark.parametrize("cval", [2**53 + 1, 2**64 - 3, -(2**53) - 1])
+@pytest.mark.parametrize(
+    ("cval", "mode"),
+    [(2**53 + 1, "constant"), (2**64 - 3, "grid-constant"), (-(2**53) - 1, "constant")],
+)
 def test_constants_outside_are_not_rounded(cval, mode):
     """Of all functions with ``cval``: a shift by a row, or the constant next to a voxel."""
     dtype = np.dtype("i8" if cval < 0 else "u8")
