@@ -16,7 +16,7 @@ from tests.tiers import thorough
 
 #: Name of the partition, then chunks of the output, slab, workers. None: the planner's own.
 PARTITIONS = {
-    "tiles of 64, 2 workers": ((16, 64, 64), (32, 64, 64), 2),
+    "depth 16, 2 workers": ((16, 64, 64), (16, None, None), 2),
     "depth 7": ((7, 64, 64), (7, None, None), 1),
     "odd tiles, 2 workers": ((16, 101, 77), (16, 101, 77), 2),
     "planned": (None, None, 2),
