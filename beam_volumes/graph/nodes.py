@@ -80,6 +80,7 @@ class StageNode(Node):
     stage: Stage
     operands: tuple[Node, ...]
     parameters: tuple[Value, ...]
+    _name: str = field(init=False, repr=False)
 
     @classmethod
     def of(
@@ -112,7 +113,7 @@ class StageNode(Node):
 
     @property
     def name(self) -> str:
-        return self._name  # type: ignore[attr-defined, no-any-return]
+        return self._name
 
 
 @dataclass(frozen=True, eq=False)

@@ -217,7 +217,7 @@ class _Compiler:
             parts.append(replace(n.stage, arguments=tuple(arguments)))
         stage: Stage = parts[0]
         if len(parts) > 1:
-            stage = Fused(", ".join(p.name for p in parts), node.dtype, tuple(parts))
+            stage = Fused(" ".join(p.name for p in parts), node.dtype, tuple(parts))
         return self._add(
             Step(
                 node.name, node.shape, node.dtype, None, stage, tuple(edges), tuple(values),
