@@ -6,6 +6,7 @@ determines the result. The planner treats two nodes with the same token as one.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,15 @@ class StageNode(Node):
     @property
     def name(self) -> str:
         return self._name
+
+
+def named(node: Node, name: str) -> Node:
+    """Return a node that plans show by another name, if it is a stage; the result is the same."""
+    if not isinstance(node, StageNode):
+        return node
+    other = copy.copy(node)
+    object.__setattr__(other, "_name", name)
+    return other
 
 
 @dataclass(frozen=True, eq=False)

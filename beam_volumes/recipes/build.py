@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import beam_volumes as bv
+from beam_volumes.graph.nodes import named
 from beam_volumes.graph.protocols import nothing_computed
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
@@ -108,11 +109,20 @@ def expressions(
     known |= {i.name: open_input(i, crop) for i in recipe.inputs.values() if i.name not in known}
     for name in recipe.order:
         step = recipe.steps[name]
-        known[name] = apply(step, known)
+        known[name] = _named(apply(step, known), name)
         axis = step.parameters.get("axis")
         if axis and isinstance(known[name], Volume):
             _check_axis(step, axis)
     return known
+
+
+def _named(item: Any, name: str) -> Any:
+    """Let plans and progress show a volume by the name of its step."""
+    if not isinstance(item, Volume):
+        return item
+    ends = [f"[c={c}]" if item.space.has_channels else "" for c in range(len(item.nodes))]
+    nodes = tuple(named(node, name + end) for node, end in zip(item.nodes, ends, strict=True))
+    return Volume(nodes, item.space)
 
 
 def _check_axis(step: RecipeStep, axis: Entry) -> None:

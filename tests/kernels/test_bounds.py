@@ -25,7 +25,7 @@ WITHOUT_KERNELS = [
 RUNS = {
     "kernels": (["tests/kernels", "-m", "not thorough", *WITHOUT_KERNELS], ["tests/kernels"]),
     "operations": (
-        ["tests/ops/test_long_rows.py", "-m", "not thorough"],
+        ["tests/ops/test_long_rows.py"],
         ["tests/ops/test_long_rows.py", "tests/ops/test_filters.py", "tests/*.py"],
     ),
 }
