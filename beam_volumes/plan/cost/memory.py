@@ -351,8 +351,7 @@ class _Slab:
             working = surveyed.survey.working_bytes(
                 (min(self.window, depth), rows, cols), self._dtypes(surveyed.edges)
             )
-            name = f"survey {surveyed.survey.name}"
-            yield working + self._gathered(surveyed.edges, rows * cols), name
+            yield working + self._gathered(surveyed.edges, rows * cols), surveyed.survey.name
 
     @property
     def _windows(self) -> int:
