@@ -105,7 +105,7 @@ class Recipe:
 
 
 def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
-    """Read and check a recipe at a path or URL, changed by ``settings`` of `beam_volumes.recipes.override`."""
+    """Read and check a recipe from a path or URL, with ``settings`` of `beam_volumes.recipes.override`."""
     return parse_recipe(read_text(path), path, settings)
 
 
