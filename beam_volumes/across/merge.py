@@ -311,7 +311,7 @@ def _starts(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Keep:
-    """Conditions for components to keep, all of which must be true; sizes are in voxels, inclusive.
+    """Conditions for components to keep; all must be true. Sizes are in voxels, inclusive.
 
     ``cutoff`` is from `cutoff_of`, for the k largest.
     """
@@ -473,7 +473,7 @@ def exclusive(totals: np.ndarray) -> np.ndarray:
 def place_rows(
     rows: Counts, before: np.ndarray, slices: Counts, slices_before: np.ndarray, base: int, ny: int
 ) -> np.ndarray:
-    """The number of roots in the volume before each row of a slab; ``base`` are those of all layers before.
+    """The number of roots in the volume before each row of a slab; ``base`` of them are in layers before.
 
     ``before`` and ``slices`` are from `interleave_tiles`, ``slices_before`` from `interleave_bands`.
     """

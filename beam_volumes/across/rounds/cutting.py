@@ -73,7 +73,7 @@ class Cutting(TableStep):
 
 @dataclass(frozen=True, eq=False)
 class Marking(TableStep):
-    """The mark of each label, or of the labels that it was merged with, at most one of which has a mark."""
+    """The mark of each label, or of the labels that it was merged with; at most one has a mark."""
 
     # The first input is a table of merges, the second one of all labels with the smallest and the largest of
     # their marks and 0.
