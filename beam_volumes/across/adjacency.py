@@ -91,19 +91,12 @@ def adjacency(
 ) -> Adjacency:
     """The contribution of one block: the faces at the upper sides of its core's voxels.
 
-    ``labels``, bool or integers (slices, rows, columns): the core, and one more plane at the upper
-    side of each axis if a neighbour follows.
-    ``boundary``: of the same shape; for ``"upper"`` one for faces across each of z, y, x.
-    ``value``, {"max", "mean", "upper"}: the value of a face from its two voxels, in float64.
-    ``edges``: edges of the histogram, ascending; as in numpy.histogram the last bin is closed.
-    ``nan``, {"raise", "omit", "extremes"}: whether non-finite values raise an error, or faces next
-    to them have no value; or `EXTREMES`.
-    ``core``: the shape of the core, by default the whole block. With 0 slices, only faces between
-    the single given slice and ``below`` count.
-    ``below``, tuple of two ndarrays (rows, columns): the slice of labels, and of the boundary or
-    None, before the block, if its upper faces have not been counted yet.
-    ``arrays``: the arrays of the result, by default all; see `arrays_for`.
+    ``labels`` are the core, and one more plane at the upper side of each axis if a neighbour follows.
     """
+    # ``boundary`` has the shape of ``labels``; for ``value="upper"``, one volume for faces across each of z,
+    # y, x. ``edges`` of the histogram are ascending; the last bin is closed. With 0 slices in ``core``, only
+    # faces between the single given slice and ``below`` count: the slice of labels, and of the boundary or
+    # None, before the block, if its upper faces have not been counted yet. For ``nan``, see also `EXTREMES`.
     arrays = arrays_for(None) if arrays is None else arrays
     if value not in RULES:
         raise ValueError(f"value={value!r}: use one of {', '.join(RULES)}")
@@ -213,12 +206,9 @@ def columns(
     axes: tuple[int, ...] = (0, 1, 2),
     names: tuple[str, ...] | None = None,
 ) -> dict[str, np.ndarray]:
-    """The table: ``label_a``, ``label_b``, ``faces-0`` ... and, with ``boundary``, its columns.
-
-    They are ``boundary_mean``, ``boundary_min``, ``boundary_max`` (NaN if no face has a value) and
-    ``boundary_histogram-0`` ...; sorted by ``label_a``, then ``label_b``.
-    ``names``: some of these columns.
-    """
+    """The table, or the columns ``names``, sorted by ``label_a``, then ``label_b``."""
+    # ``faces-0`` ...; with ``boundary`` also ``boundary_mean``, ``boundary_min``, ``boundary_max`` (NaN if no
+    # face has a value) and ``boundary_histogram-0`` ...
     arrays = arrays_for(names)
     table = _pairs_and_faces(part, arrays, axes)
     some = part.used > 0
@@ -249,13 +239,10 @@ def affinity_columns(
     axes: tuple[int, ...] = (0, 1, 2),
     names: tuple[str, ...] | None = None,
 ) -> dict[str, np.ndarray]:
-    """The table of affinities: ``label_a``, ``label_b``, ``faces-0`` ... and their columns.
-
-    They are ``affinity_count``, the faces that have one; ``affinity_sum``, exact, only of integers;
-    ``affinity_mean`` (NaN without faces), ``affinity_min`` and ``affinity_max`` (0 without faces),
-    of the dtype; and ``affinity_histogram-0`` ...
-    ``names``: some of these columns.
-    """
+    """The table of affinities, or the columns ``names``: ``label_a``, ``label_b``, ``faces-0`` ..."""
+    # ``affinity_count``, the faces that have one; ``affinity_sum``, exact, only of integers;
+    # ``affinity_mean`` (NaN without faces); ``affinity_min`` and ``affinity_max`` (0 without faces), of the
+    # dtype; and ``affinity_histogram-0`` ...
     arrays = arrays_for(names)
     table = _pairs_and_faces(part, arrays, axes)
     table["affinity_count"] = part.used

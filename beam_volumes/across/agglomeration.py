@@ -97,12 +97,11 @@ class Merges:
 
 @dataclass(frozen=True)
 class Needed:
-    """The boundaries of a part of a volume that can change merges.
+    """The boundaries of a part of a volume that can change merges."""
 
-    Only boundaries with a score of at least ``threshold`` merge, and a joint score is between the
-    scores of its parts. With a maximum, parts below the threshold therefore never count. With
-    others, they do not count between two regions that merges with higher scores cannot reach.
-    """
+    # Only boundaries with a score of at least ``threshold`` merge, and a joint score is between the scores of
+    # its parts. With a maximum, parts below the threshold therefore never count. With others, they do not
+    # count between two regions that merges with higher scores cannot reach.
 
     linkage: Linkage
     threshold: float
@@ -183,16 +182,9 @@ def settle(
     max_size: int | None = None,
     min_size: int | None = None,
 ) -> tuple[Merges, Boundaries, Regions]:
-    """Merge all regions that can be merged now.
+    """Merge all regions that can be merged now; return merges, and the boundaries and regions that are left.
 
-    ``edges``: all boundaries of regions that are not open; their values are overwritten.
-    ``regions``: all regions of ``edges``.
-    ``threshold``: minimum score of merges.
-    ``max_size``: maximum size of merged regions.
-    ``min_size``: one of two merged regions must be smaller than this.
-    Returns ``merges``; ``left``: boundaries that may be merged later; ``regions``: the regions of
-    ``left``.
-    Raises ValueError: sums or counts do not fit 62 bits.
+    ``edges``, all boundaries of regions that are not open, is overwritten. Scores are at least ``threshold``.
 
     >>> a, b = np.array([1, 2, 1], "u8"), np.array([2, 3, 3], "u8")
     >>> edges = Boundaries(a, b, np.array([[9, 1], [8, 1], [2, 1]]))
@@ -203,6 +195,7 @@ def settle(
     >>> left.a, left.b, left.known
     (array([2], dtype=uint64), array([3], dtype=uint64), array([[10,  2]]))
     """
+    # One of two merged regions must be smaller than ``min_size``. Sums and counts must fit 62 bits.
     n, count, dtype = len(edges), len(regions.names), edges.known.dtype
     if n > np.iinfo(np.int32).max // 2:
         raise ValueError(f"agglomerate: {n:,} boundaries in one step; there is room for {2**30:,}")

@@ -122,10 +122,9 @@ class Components(NamedTuple):
         return Components(shape, offsets, starts, stops, labels, which, values), which
 
     def digest(self, row: int = 0, threads: int = 1) -> int:
-        """A 64-bit hash of the labelled voxels with their positions and values.
+        """A 64-bit hash of the labelled voxels with their positions, from ``row`` on, and values.
 
-        Rows are numbered from ``row`` on: digests of consecutive blocks add up, modulo 2**64, to
-        the digest of the whole.
+        Digests of consecutive blocks add up, modulo 2**64, to the digest of the whole.
         """
         nx = self.shape[2]
         if self.voxels is None:
@@ -170,11 +169,9 @@ class Components(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Labelling:
-    """The definition of a component.
+    """The definition of a component: touching voxels of one value if ``by_value``, else all non-zero ones.
 
-    ``structure``, bool (3, 3, 3): which neighbours touch; centrosymmetric, the centre is ignored.
-    ``by_value``: whether components have one value; otherwise they are all non-zero voxels.
-    ``background``: the value that ``by_value`` leaves out; None for none.
+    ``structure``, bool (3, 3, 3), is centrosymmetric; ``background`` is a value to leave out, or None.
     """
 
     structure: np.ndarray
@@ -365,12 +362,9 @@ class _Continuation:
 
 
 class _Stream:
-    """Components of consecutive blocks, united with their continuations.
+    """Components of consecutive blocks, united with their continuations; ``voxels`` are of all blocks.
 
-    New components are numbered 0, 1, ...; continuations have the number of the continued component.
-    Memory grows with the number of new components, and not with the number of blocks.
-
-    ``voxels``: of all blocks.
+    New components are numbered 0, 1, ...; memory grows with their number, not with the number of blocks.
     """
 
     def __init__(self, labelling: Labelling, voxels: int) -> None:
@@ -432,11 +426,10 @@ class _Face:
 
 
 class Interface(NamedTuple):
-    """For each 2-D component of a shared plane, in raster order, its component in the slab.
+    """For each 2-D component of a shared plane, in raster order, its component in the slab."""
 
-    ``members`` are positions in the ids of the summary. ``digest`` covers all voxels of the plane,
-    to check that both sides had the same.
-    """
+    # ``members`` are positions in the ids of the summary. ``digest`` covers all voxels of the plane, to check
+    # that both sides had the same.
 
     members: np.ndarray
     digest: int
@@ -504,8 +497,7 @@ def are_wide(grid: Grid) -> bool:
 def bytes_in_slab(wide: bool, columns: int) -> tuple[int, int]:
     """Bytes of each component that begins in a window of a slab, and of each that is not yet united.
 
-    Temporary arrays are included, until the slab is ready for the merge. ``wide``: whether ids take
-    eight bytes. ``columns``: bytes of a component's payload.
+    ``wide``: ids have 8 bytes. ``columns``: bytes of a component's payload. Temporary arrays are included.
 
     >>> bytes_in_slab(False, 0), bytes_in_slab(True, 8)
     ((16, 32), (24, 116))
@@ -525,12 +517,11 @@ class SlabLabeler:
     """Label one slab in the first sweep: feed it the windows in order, then `finish`.
 
     Its memory grows with the number of components, not of voxels.
-
-    ``measures``: columns of the payload: ``"size"``, ``"box"`` (columns ``lower`` and ``upper``,
-    half-open, in the volume), ``"touches_border"``.
-    ``border_axes``: the axes with ends that count as the border of the volume.
-    ``border``: the thickness of the border in voxels.
     """
+
+    # ``measures`` are columns of the payload: ``"size"``, ``"box"`` (columns ``lower`` and ``upper``,
+    # half-open, in the volume), ``"touches_border"``. ``border_axes`` have ends that count as the border of
+    # the volume, with a thickness of ``border`` voxels.
 
     def __init__(
         self,
@@ -579,13 +570,11 @@ class SlabLabeler:
         extra: Callable[[Components], Payload] | None = None,
         threads: int = 1,
     ) -> int:
-        """Label the next slices of the region; return the number of new components.
+        """Label the next slices of the region, at least one; return the number of new components.
 
-        ``block``, (w, ny, nx): as wide as the region, w >= 1; copied if not C-contiguous.
-        ``seeds``: components that contain a non-zero one are flagged in the column ``marked``.
-        ``extra``: returns further columns, arrays (count, ...); voxels outside the core must not
-        count.
+        Components with non-zero ``seeds`` are flagged in ``marked``; ``extra`` returns more columns.
         """
+        # ``extra`` must not count voxels outside the core. A block that is not C-contiguous is copied.
         if block.shape[1:] != self.region.shape[1:] or not (
             0 < block.shape[0] <= self.region.shape[0] - self._depth
         ):
@@ -705,8 +694,7 @@ class SlabLabeler:
 class SlabRelabeler:
     """Find the components of a slab again in the second sweep: `feed` it the windows in order.
 
-    ``ids``, tuple of arrays: for each window, the answers for its new components.
-    ``digests``: for each window, from the first sweep.
+    For each window, ``ids`` are the answers for its new components; ``digests`` are from the first sweep.
     """
 
     def __init__(

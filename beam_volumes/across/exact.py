@@ -12,11 +12,10 @@ _SIGN = 1 << 31
 
 @dataclass(frozen=True, eq=False)
 class Wide:
-    """An array of exact numbers ``sum(digits[..., i] * 2**(32 * (first + i)))``.
+    """An array of exact numbers ``sum(digits[..., i] * 2**(32 * (first + i)))``."""
 
-    All digits but the last are in 0 ... 2**32 - 1, the last is a signed 32-bit number. Digits that
-    no element needs are left out, so equal numbers have equal digits.
-    """
+    # All digits but the last are in 0 ... 2**32 - 1, the last is a signed 32-bit number. Digits that no
+    # element needs are left out, so equal numbers have equal digits.
 
     first: int
     digits: np.ndarray

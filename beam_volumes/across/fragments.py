@@ -89,18 +89,18 @@ def added(parts: Iterable[Pairs]) -> Pairs:
 
 
 def matches(pairs: Pairs, rule: str, threshold: float) -> np.ndarray:
-    """The pairs of fragments (uint64, two columns) to join, sorted.
+    """The pairs of fragments (uint64, two columns) to join by one of `RULES`, sorted.
 
-    ``pairs``: `added`, of all voxels that two tiles share.
-    ``rule``: ``"touch"``: they share a voxel. ``"iou"``: they share at least ``threshold`` of the
-    voxels that either has there. ``"largest"``: each shares more voxels with the other than with
-    any third one; the smaller label wins ties.
+    ``pairs`` are `added`, of all voxels that two tiles share.
 
     >>> labels = np.array([[1, 5], [1, 6], [2, 6], [0, 6]], "u8")
     >>> pairs = added([Pairs(labels, np.array([8, 2, 3, 2]))])
     >>> [matches(pairs, rule, 0.5).tolist() for rule in RULES]
     [[[1, 5]], [[1, 5], [1, 6], [2, 6]], [[1, 5], [2, 6]]]
     """
+    # ``"touch"``: they share a voxel. ``"iou"``: they share at least ``threshold`` of the voxels that either
+    # has there. ``"largest"``: each shares more voxels with the other than with any third one; the smaller
+    # label wins ties.
     both = (pairs.labels != 0).all(axis=1)
     found, counts = pairs.labels[both], pairs.counts[both]
     if rule == "touch" or not len(found):

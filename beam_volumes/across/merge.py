@@ -180,13 +180,9 @@ def leaf(summary: SlabSummary) -> tuple[NodeSummary, NodeTable, Closed]:
 def merge(
     tree: Tree, key: NodeKey, summaries: Iterable[NodeSummary], rules: Mapping[str, Any] = RULES
 ) -> tuple[NodeSummary, NodeTable, Closed]:
-    """Join the summaries of a node's children.
+    """Join the summaries of all children of a node, in any order, by the ``rules`` of payload columns.
 
-    ``key``: the node, of a level from 1 on.
-    ``summaries``: of all its children, in any order.
-    ``rules``: the merge rule of each payload column (`beam_volumes.across.components.RULES`).
-    Returns ``up``: for the parent, empty at the top; ``table``: state for `descend`; ``closed``:
-    for the slabs with the roots, to be divided by `by_slab`.
+    Returns the summary for the parent, empty at the top, the state for `descend`, and roots for `by_slab`.
     """
     children = _distinct(summaries)
     if [c.key for c in children] != tree.children(key):
@@ -236,13 +232,10 @@ def merge(
 def descend(
     table: NodeTable, of_parent: np.ndarray, of_closed: np.ndarray
 ) -> dict[Any, np.ndarray]:
-    """Answer the children of one node on the way back.
-
-    ``of_parent``: for each component in the node's summary the final id, or another value (a root,
-    or 0 and 1 for a mask). Empty at the top.
-    ``of_closed``: the same for each root that was closed here (`collect` of ``table.roots``).
-    Returns the answer to each child; for a slab to each of its windows, one entry per component.
-    """
+    """Answer the children of one node on the way back; a slab gets an array for each of its windows."""
+    # ``of_parent``: for each component in the node's summary the final id, or another value (a root, or 0 and
+    # 1 for a mask); empty at the top. ``of_closed``: the same for each root that was closed here (`collect`
+    # of ``table.roots``).
     own = of_closed
     if len(table.up):
         own = np.empty(len(table.up) + len(table.closed), np.result_type(of_parent, of_closed))
@@ -252,11 +245,9 @@ def descend(
 
 
 def loads(tree: Tree, summary: NodeSummary) -> dict[NodeKey, int]:
-    """The maximum number of components that a slab adds to each node above it.
-
-    Summed by node, the largest is known before the merge starts. Times `bytes_per_component` it is
-    the memory of a worker.
-    """
+    """The maximum number of components that a slab adds to each node above it."""
+    # Summed by node, the largest is known before the merge starts. Times `bytes_per_component` it is the
+    # memory of a worker.
     result: dict[NodeKey, int] = {}
     for level in range(1, tree.levels + 1):
         count = 0
@@ -320,10 +311,9 @@ def _starts(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Keep:
-    """Conditions for components to keep; all that are given must be true.
+    """Conditions for components to keep; all must be true. Sizes are in voxels, inclusive.
 
-    ``min_size``, ``max_size``: voxels, inclusive.
-    ``cutoff``: of the k largest, from `cutoff_of`.
+    ``cutoff`` is from `cutoff_of`, for the k largest.
     """
 
     min_size: int | None = None
@@ -458,12 +448,9 @@ def _interleave(parts: Mapping[int, Counts]) -> tuple[dict[int, np.ndarray], Cou
 
 
 def interleave_tiles(parts: Mapping[int, Counts], ny: int) -> tuple[dict[int, np.ndarray], Counts]:
-    """Interleave tiles along x of one band of rows (one layer, one tile row).
+    """Interleave the tiles, by position along x, of one band of rows (one layer, one tile row).
 
-    ``parts``: row counts of the slabs, by their position along x.
-    ``ny``: rows in a slice of the volume.
-    Returns ``before``, dict of int64 arrays: for each row of a slab the number of roots of the band
-    before it in the row's slice; ``slices``: roots of the band per slice.
+    Returns the roots of the band before each row of a slab in the row's slice, and the roots per slice.
     """
     before, rows, sums = _interleave(parts)
     z, first = np.unique(rows.places // ny, return_index=True)
@@ -486,10 +473,9 @@ def exclusive(totals: np.ndarray) -> np.ndarray:
 def place_rows(
     rows: Counts, before: np.ndarray, slices: Counts, slices_before: np.ndarray, base: int, ny: int
 ) -> np.ndarray:
-    """The number of roots in the volume before each row of a slab.
+    """The number of roots in the volume before each row of a slab; ``base`` of them are in layers before.
 
-    ``before`` and the band's ``slices`` are from `interleave_tiles`, ``slices_before`` from
-    `interleave_bands`; ``base``: the roots of all layers before.
+    ``before`` and ``slices`` are from `interleave_tiles`, ``slices_before`` from `interleave_bands`.
     """
     return before + slices_before[np.searchsorted(slices.places, rows.places // ny)] + base
 

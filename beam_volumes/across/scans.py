@@ -121,11 +121,9 @@ def unpacked(data: bytes, depth: int, rows: int, cols: int) -> np.ndarray:
 
 
 def cumsum_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype of ``cumsum``: numpy's, 64 bits for bool and integers; float64 for floats.
-
-    Integers are exact modulo 2**64, as in numpy. Sums of floats are rounded, so sums of slabs could
-    not be combined to the same bits: a sweep processes the slices in order instead.
-    """
+    """The dtype of ``cumsum``: numpy's, 64 bits for bool and integers; float64 for floats."""
+    # Integers are exact modulo 2**64, as in numpy. Sums of floats are rounded, so sums of slabs could not be
+    # combined to the same bits: a sweep processes the slices in order instead.
     dtype = np.dtype(dtype)
     if dtype.kind not in "biuf":
         raise TypeError(f"no cumsum of {dtype}: use bool, integers or floats")

@@ -269,19 +269,12 @@ def regions(
 ) -> Regions:
     """The contribution of one block: its core's voxels, and the faces at their upper sides.
 
-    ``labels``, bool or integers (slices, rows, columns): the core, and one more plane at the upper
-    side of each axis if a neighbour follows.
-    ``intensity``: of the core: bool, integers, float16, float32 or float64.
-    ``nan``, {"raise", "omit"}: whether non-finite intensities raise an error or are left out.
-    ``core``: the shape of the core, by default the whole block. With 0 slices, only faces between
-    the single given slice and ``below`` count.
-    ``below``, ndarray (rows, columns): the slice of labels before the block, if its upper faces
-    have not been counted yet; as large as a slice of ``labels`` for windows of voxels.
-    ``with_faces``: whether to count faces; otherwise they are all 0.
-    ``arrays``: the arrays of the result, by default all of the default properties; see `arrays_for`.
-    ``hidden``: the axis of z, y, x that a plane does not have.
-    ``contour``: classes of the core's voxels, for the array ``"contour"``.
+    ``labels`` are the core, and one more plane at the upper side of each axis if a neighbour follows.
     """
+    # ``intensity`` and ``contour``, classes for the array ``"contour"``, are of the core. With 0 slices in
+    # ``core``, only faces between the single given slice and ``below`` count: the slice of labels before the
+    # block, if its upper faces have not been counted yet; as large as a slice of ``labels`` for windows of
+    # voxels. ``hidden`` is the axis of z, y, x that a plane does not have.
     arrays = arrays_for(None) if arrays is None else arrays
     own = labels.shape if core is None else core
     if intensity is not None and intensity.shape != own:
@@ -623,19 +616,14 @@ def properties(
     spacing: tuple[float, float, float] = (1.0, 1.0, 1.0),
     axes: tuple[int, ...] = (0, 1, 2),
 ) -> dict[str, np.ndarray]:
-    """The columns of a table, by name, ``label`` first; rows are sorted by label.
+    """The columns of a table, ``label`` first, of any rows of the merged parts; sorted by label.
 
-    ``part``: any rows of the merged parts of all blocks.
-    ``shape``: of the volume.
-    ``names``: scikit-image's names of properties; those with several columns are numbered as there
-    (``bbox-0`` ...). ``principal_axes-i-j`` is component ``j`` (z, y, x) of the direction of the
-    ``i``-th longest axis; its largest component is positive. Moments have orders up to 3 in total.
-    ``spacing``: of a voxel along z, y, x.
-    ``axes``: the visible ones of z, y, x; columns are numbered by their position here. Formulas are
-    from skimage.measure.regionprops: central moments of voxel centres; the lengths of the axes
-    belong to an ellipsoid with the same moments. Values that are undefined there (a region of zero
-    weight) are NaN.
+    ``spacing`` is of a voxel along z, y, x; columns are numbered by positions in the visible ``axes``.
     """
+    # Names and formulas are from skimage.measure.regionprops: central moments of voxel centres; the lengths
+    # of the axes belong to an ellipsoid with the same moments. Values that are undefined there (a region of
+    # zero weight) are NaN. ``principal_axes-i-j`` is component ``j`` (z, y, x) of the direction of the
+    # ``i``-th longest axis; its largest component is positive. Moments have orders up to 3 in total.
     ndim = len(axes)
     names = default_properties(ndim, part.intensities is not None) if names is None else names
     known = ("label", *known_properties(ndim, True), QUANTILE)

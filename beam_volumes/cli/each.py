@@ -30,26 +30,11 @@ def run_each(
     crop: str | None = None,
     dry_run: bool | str = False,
 ) -> int:
-    """Run a recipe for each volume that matches a pattern.
+    """Run a recipe for each volume that matches the pattern ``given``, and return the exit code.
 
-    Parameters
-    ----------
-    recipe : Recipe
-    given : str
-        The pattern, or ``NAME=PATTERN`` if the recipe has several inputs.
-    out : str
-        The folder for the results; each volume gets a subfolder with its name.
-    options : RunOptions
-        If a runner is named, one pipeline computes all volumes, each in one worker.
-    crop : str, optional
-    dry_run : bool or str
-        Only plan the first volume.
-
-    Returns
-    -------
-    int
-        The exit code: 0 if no volume failed.
+    With several inputs, ``given`` is ``NAME=PATTERN``. Each volume gets a subfolder of ``out`` with its name.
     """
+    # With a runner, one pipeline computes all volumes, each in one worker. A dry run plans the first volume.
     if not out:
         raise ValueError("--each needs --out DIR, the folder for the results of all volumes")
     name, pattern = input_of(recipe, given)

@@ -38,15 +38,9 @@ def execute(
     brief: bool = False,
     note: str = "",
 ) -> compute.Outcome | None:
-    """Show a plan and run it; print progress, results, time and memory.
+    """Print ``note`` and the plan, and run it; print progress, results, time and memory.
 
-    ``note`` is printed before the plan. With ``brief`` (one volume of many), the plan is not shown and
-    only the time is printed at the end.
-
-    Returns
-    -------
-    Outcome or None
-        None for a dry run, and if the job was only described.
+    With ``brief``, one volume of many, only the time is printed. None if nothing was computed.
     """
     if dry_run:
         dry(built.targets, options, dry_run == CENSUS)

@@ -136,12 +136,6 @@ def message(error: BaseException, recipe: bool = False) -> str:
 def worded(text: str, recipe: bool = False) -> str:
     """Replace Python keywords in an error message by options, or by keys of a recipe.
 
-    Parameters
-    ----------
-    text : str
-    recipe : bool
-        Whether the inputs are described in a recipe.
-
     Examples
     --------
     >>> worded("there are 3: choose one, as v[0] or v.sel(c='DAPI')")

@@ -323,16 +323,9 @@ def _meant(name: str, parser: argparse.ArgumentParser) -> str:
 
 
 def beam_options(args: argparse.Namespace, runner: str | None) -> list[str]:
-    """Return the arguments for Beam: all arguments unknown to the verb but known to Beam.
-
-    Some runners have a job server with options of its own. For these runners unknown arguments are
-    passed on, too, unless they look like a misspelt known one.
-
-    Raises
-    ------
-    ValueError
-        If neither the command nor Beam has the argument.
-    """
+    """Return the arguments for Beam: all arguments unknown to the verb but known to Beam."""
+    # Some runners have a job server with options of its own. For these runners unknown arguments are passed
+    # on, too, unless they look like a misspelt known one.
     others: list[str] = args.others
     if not others:
         return []

@@ -126,13 +126,7 @@ class SchemaTransform:
     description: str
 
     def configured(self, name: str, given: Mapping[str, Any]) -> beam.PTransform:
-        """Return the transform for a configuration; fields that are None are ignored.
-
-        Raises
-        ------
-        ValueError
-            If a field is unknown or missing.
-        """
+        """Return the transform for a configuration; fields that are None are ignored."""
         known = self.config._fields
         for field in given:
             if field not in known:

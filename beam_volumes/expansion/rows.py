@@ -20,25 +20,6 @@ from beam_volumes.transforms.slab import KeyedSlab, Slab, SlabKey
 class SlabRow(NamedTuple):
     r"""A slab as a row.
 
-    Parameters
-    ----------
-    volume : str
-        Name of its volume if there are several; otherwise empty.
-    z, y, x : int
-        Position of the first voxel of the core.
-    core : sequence of int
-        Shape of the core along z, y, x.
-    halo : sequence of int
-        Voxels before and after the core along z, y, x: six numbers.
-    shape : sequence of int
-        Shape of the whole volume.
-    dtype : str
-        In numpy's notation, such as ``"|u1"`` or ``"<f4"``; little-endian.
-    data : bytes
-        Voxels of core and halo, x fastest.
-    space : str
-        Axes, voxel size, unit and origin, as JSON; copy it unchanged.
-
     Examples
     --------
     >>> slab = Slab(Box((8, 0, 0), (9, 1, 2)), ((1, 0), (0, 0), (0, 0)), np.ones((2, 1, 2), "u1"), (9, 1, 2))
@@ -47,15 +28,23 @@ class SlabRow(NamedTuple):
     (8, [1, 1, 2], [1, 0, 0, 0, 0, 0], '|u1', b'\x01\x01\x01\x01')
     """
 
+    #: Name of its volume if there are several; otherwise empty.
     volume: str
+    #: Position of the first voxel of the core.
     z: int
     y: int
     x: int
+    #: Shape of the core along z, y, x.
     core: Sequence[int]
+    #: Voxels before and after the core along z, y, x: six numbers.
     halo: Sequence[int]
+    #: Shape of the whole volume.
     shape: Sequence[int]
+    #: In numpy's notation, such as ``"|u1"`` or ``"<f4"``; little-endian.
     dtype: str
+    #: Voxels of core and halo, x fastest.
     data: bytes
+    #: Axes, voxel size, unit and origin, as JSON; copy it unchanged.
     space: str
 
 
@@ -78,13 +67,7 @@ def row_of(pair: tuple[SlabKey, Slab]) -> SlabRow:
 
 
 def slab_of_row(row: Any) -> tuple[SlabKey, Slab]:
-    """Convert a row, which may come from any SDK, to a slab.
-
-    Raises
-    ------
-    ValueError
-        If its fields are inconsistent.
-    """
+    """Convert a row, which may come from any SDK, to a slab; ValueError if its fields are inconsistent."""
     start = (row.z, row.y, row.x)
     named = f"the row of a slab at {start}"
     if len(row.core) != 3 or len(row.halo) != 6 or len(row.shape) != 3:

@@ -30,13 +30,7 @@ _BY_URN = {urn_of(name): (name, found) for name, found in CATALOGUE.items()}
 
 
 def configured(payload: Any) -> beam.PTransform:
-    """Return the transform that a client requests and configures by a row.
-
-    Raises
-    ------
-    ValueError
-        If it does not exist, or its configuration is wrong.
-    """
+    """Return the transform that a client requests and configures by a row."""
     urn = payload.identifier
     if urn not in _BY_URN:
         raise ValueError(
@@ -88,17 +82,7 @@ def serving(
 ) -> Iterator[tuple[int, bool]]:
     """Run an expansion service at a port (0 chooses a free one) within the context.
 
-    Yields
-    ------
-    port : int
-    workers : bool
-        Whether it also starts workers, which it does unless Beam's ``options`` set
-        ``environment_type``.
-
-    Raises
-    ------
-    OSError
-        If the port is taken.
+    Yields the port, and whether it also starts workers: not if ``options`` set ``environment_type``.
     """
     pipeline_options = PipelineOptions([*options, "--sdk_location=container"])
     server = grpc.server(thread_pool_executor.shared_unbounded_instance())

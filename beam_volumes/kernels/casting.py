@@ -26,8 +26,7 @@ def kernel_array(array: np.ndarray) -> np.ndarray:
 def rounded(value, dtype):
     """Convert ``value`` to a scalar of ``dtype``; integers round half to even and saturate.
 
-    NaN becomes 0 in integers, and all values but 0 become True. Only for compiled code, with a numpy dtype
-    such as ``out.dtype``.
+    NaN becomes 0 in integers, and all values but 0 become True. Only for compiled code.
     """
     raise NotImplementedError("only inside compiled code")
 
@@ -79,11 +78,9 @@ def _rounded(value, dtype):
 
 
 def one_nan(row):
-    """Set every NaN of a row of floats to the bits of ``np.nan``.
-
-    The sign and payload of a computed NaN depend on the order of operands, which differs between the loops
-    that a compiler makes. The loop works on integers, because compilers treat all NaNs as equal.
-    """
+    """Set every NaN of a row of floats to the bits of ``np.nan``."""
+    # The sign and payload of a computed NaN depend on the order of operands, which differs between the loops
+    # that a compiler makes. The loop works on integers, because compilers treat all NaNs as equal.
     raise NotImplementedError("only inside compiled code")
 
 

@@ -84,11 +84,10 @@ class _CalleeCompiler(_FunctionCompiler):
 
 
 class _Kernel(CPUDispatcher):
-    """A function with machine code for the types with which Python calls it.
+    """A function with machine code for the types with which Python calls it."""
 
-    Numba makes machine code of every function that it compiles, also of those that only other compiled
-    functions call, and optimizes their code again for each level of calls.
-    """
+    # Numba makes machine code of every function that it compiles, also of those that only other compiled
+    # functions call, and optimizes their code again for each level of calls.
 
     def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None) -> None:
         super().__init__(py_func, locals, targetoptions)

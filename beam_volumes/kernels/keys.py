@@ -46,11 +46,10 @@ def from_order_key(given, like, is_max):
 
 
 class _Bits:
-    """Bit patterns of a type.
+    """Bit patterns of a type."""
 
-    ``sign`` and ``highest`` (all bits), ``shift`` (the bits in which integers and their keys differ), and
-    ``infinity`` and ``nan`` of floats.
-    """
+    # ``sign`` and ``highest`` (all bits), ``shift`` (the bits in which integers and their keys differ), and
+    # ``infinity`` and ``nan`` of floats.
 
     def __init__(self, dtype):
         real = np.dtype(np.uint8) if dtype == types.boolean else as_dtype(dtype)

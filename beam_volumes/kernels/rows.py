@@ -63,12 +63,10 @@ def _as_bytes(rows):
 
 
 def strided(array, writeable=False):
-    """An array of two or three axes as ``voxels, z, y``: ``[k, j, i]`` is ``voxels[k * z + j * y + i]``.
-
-    The type depends only on the dtype, also for parts of larger arrays, so kernels are compiled once. The
-    result is a view, unless the array has negative strides or is not contiguous along x; ``writeable``
-    requires a view.
-    """
+    """An array of two or three axes as ``voxels, z, y``: ``[k, j, i]`` is ``voxels[k * z + j * y + i]``."""
+    # The type depends only on the dtype, also for parts of larger arrays, so kernels are compiled once. The
+    # result is a view, unless the array has negative strides or is not contiguous along x; ``writeable``
+    # requires a view.
     item = array.itemsize
     steps = array.strides[:-1]
     if array.size == 0:
@@ -196,15 +194,12 @@ def write_nan(flags, out):
 
 
 def pad_margins(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
-    """Fill the margins around rows ``r0:r1`` and columns ``c0:c1`` of some slots.
+    """Fill the margins around rows ``r0:r1`` and columns ``c0:c1`` of some slots of a ring.
 
-    Columns are filled first, in existing rows; then whole rows with their corners. So a corner is padded
-    along x, then along y.
-
-    ``ring`` has slots, rows, columns. ``slots``, int64, are the slots to fill. ``row_map`` and ``col_map``,
-    int64, are for every row and column of the ring the valid one that it repeats, or -1 for the constant
-    ``cval``, a scalar of the ring's dtype. Entries of valid rows and columns are not used.
+    ``row_map`` and ``col_map``, int64: for each row and column the one to repeat, or -1 for ``cval``.
     """
+    # Columns are filled first, in existing rows; then whole rows with their corners. So a corner is padded
+    # along x, then along y. Entries of valid rows and columns are not used.
     # Voxels are only copied: dtypes of one size share a kernel.
     word = np.dtype(f"u{ring.itemsize}")
     value = np.asarray(cval, ring.dtype).view(word)[()]

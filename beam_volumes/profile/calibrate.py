@@ -60,11 +60,7 @@ Operations = Callable[[bv.Volume], Iterator[list[Wanted]]]
 
 
 def calibrate(dtypes: Iterable[str], operations: Operations, note: Callable[[str], None]) -> Speeds:
-    """Measure this machine, after compiling missing kernels.
-
-    ``dtypes`` are the dtypes of the volumes that operations are applied to. ``note`` receives progress
-    messages.
-    """
+    """Measure this machine for volumes of ``dtypes``, after compiling missing kernels; report to ``note``."""
     costs: dict[str, float] = {}
     fast: set[str] = set()
     for dtype in dtypes:
@@ -116,11 +112,9 @@ def _planned(targets: list[Wanted]) -> Plan:
 
 
 def _measured(plan: Plan, unoverlapped: bool = True) -> tuple[tuple[Meter, ...], float, float]:
-    """Run a plan; return the meters of its passes, wall seconds and CPU seconds of the fastest run.
-
-    Quick plans run three times. Runs that compiled a kernel do not count: a run with other threads or
-    after a merge can need kernels that the run before it did not.
-    """
+    """Run a plan; return the meters of its passes, wall seconds and CPU seconds of the fastest run."""
+    # Quick plans run three times. Runs that compiled a kernel do not count: a run with other threads or after
+    # a merge can need kernels that the run before it did not.
     Session(plan, "calibrate", None, overwrite=True).make_scratch()
     for _ in range(_TRIES):
         with compilations() as compiled:

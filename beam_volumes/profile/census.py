@@ -32,10 +32,9 @@ _LIMIT = 1 << 40
 
 
 def census(plan: Plan) -> dict[str, str]:
-    """Describe the expected load of each survey of a plan, by barrier.
+    """Describe the expected load of each survey of a plan, by barrier, if it depends on the voxels.
 
-    It reads a part in the middle of the inputs, about 160 voxels a side, and scales the counts
-    by voxels. Surveys without a load that depends on the voxels are left out.
+    It reads about 160 voxels a side in the middle of the inputs, and scales the counts by voxels.
     """
     found: dict[str, str] = {}
     barriers = {i.token: i for i in everything(_roots(plan)) if isinstance(i, Barrier)}

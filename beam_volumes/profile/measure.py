@@ -107,11 +107,9 @@ def needed(p: Pass) -> list[int]:
 
 
 def foreseen(measured: Measured, plan: Plan) -> Measured | None:
-    """Predict the times of another plan with the same steps from a measurement.
-
-    Stages are scaled by the voxels they compute, including halos, reading by the chunks read, and the
-    rest by voxels. Return None if the passes of the plans differ.
-    """
+    """Predict the times of another plan with the same steps; None if their passes differ."""
+    # Stages are scaled by the voxels they compute, including halos, reading by the chunks read, and the rest
+    # by voxels.
     pairs = list(zip(measured.plan.passes, plan.passes, strict=False))
     count = len(measured.plan.passes)
     if count != len(plan.passes) or any(_steps(p) != _steps(q) for p, q in pairs):

@@ -55,21 +55,9 @@ class Profile:
 
 
 def profile_recipe(recipe: Recipe, crop: str | None, options: RunOptions) -> Profile:
-    """Time a recipe in this process, without leaving outputs.
+    """Time a recipe in this process with ``options``, then its own, without leaving outputs.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        Its own options apply where ``options`` are None.
-    crop : str or None
-        A box ``z0:z1,y0:y1,x0:x1`` of every input; None chooses one in the middle that takes a few seconds.
-    options : RunOptions
-        Memory and workers.
-
-    Raises
-    ------
-    ValueError
-        If the recipe cannot be planned, or ``crop`` is empty.
+    ``crop`` is a box ``z0:z1,y0:y1,x0:x1`` of every input, by default one that takes a few seconds.
     """
     options = replace(options, base=None).or_else(**recipe.options)
     inputs, targets = _built(recipe)

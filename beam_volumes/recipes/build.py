@@ -44,20 +44,9 @@ def build(
     crop: str | Callable[[Volume], Volume] | None = None,
     given: Mapping[str, Volume] | None = None,
 ) -> Built:
-    """Open the inputs and apply the steps; only metadata are read.
+    """Open the inputs, except those ``given`` by name, and apply the steps; only metadata are read.
 
-    Parameters
-    ----------
-    recipe : Recipe
-    crop : str or callable, optional
-        A box to which every input is cropped, or a function that crops them.
-    given : dict, optional
-        Inputs by name that are not opened.
-
-    Raises
-    ------
-    RecipeError
-        If something cannot be opened, applied or written, with its line.
+    ``crop`` is a box for every input, or a function that crops them. A RecipeError contains the line.
     """
     for table, where in missing_tables(recipe).items():
         raise RecipeError(

@@ -29,21 +29,7 @@ FOOTPRINTS = ("footprint", "structure", "structure1")
 
 
 def document(words: Words) -> Entry:
-    """Convert words to a recipe.
-
-    Parameters
-    ----------
-    words : Words
-
-    Returns
-    -------
-    Entry
-        The document for `checked_recipe`; its places are the words, for messages.
-
-    Raises
-    ------
-    RecipeError
-        If a word is unknown, or a result is not written.
+    """Convert words to the document of a recipe; its places are the words, for messages.
 
     Examples
     --------

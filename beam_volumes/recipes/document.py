@@ -88,18 +88,7 @@ class Entry:
 
 
 def load(text: str, name: str) -> Entry:
-    r"""Read a YAML document.
-
-    Parameters
-    ----------
-    text : str
-    name : str
-        Name of the file, for messages.
-
-    Raises
-    ------
-    RecipeError
-        If it is not YAML, uses tags, repeats a key, or is too large.
+    r"""Read a YAML document from the file ``name``, without tags, repeated keys and excessive size.
 
     Examples
     --------
@@ -224,12 +213,7 @@ def _kind(value: Any) -> str:
 
 
 def printed(document: Any) -> str:
-    """Format plain data as the text of a recipe.
-
-    Parameters
-    ----------
-    document : dict
-        Made of dicts, lists, strings, numbers, booleans and None.
+    """Format dicts, lists, strings, numbers, booleans and None as the text of a recipe.
 
     Examples
     --------

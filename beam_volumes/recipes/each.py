@@ -24,21 +24,12 @@ class Item:
 
 
 def items(pattern: str, collections: bool = True) -> list[Item]:
-    """Return the volumes that match a pattern, sorted by name.
+    """Return the volumes that match a pattern for local files, sorted by name.
 
-    With ``collections``, an OME-Zarr plate or well, or an output of bioformats2raw, is replaced by its
-    images.
-
-    Names are the file names up to the first dot, with the folders that differ. If two names would be
-    equal, they keep the rest.
-
-    Raises
-    ------
-    FileNotFoundError
-        If nothing matches.
-    ValueError
-        If it is not a pattern for local files.
+    With ``collections``, a plate or well of OME-Zarr, or an output of bioformats2raw, becomes its images.
     """
+    # Names are the file names up to the first dot, with the folders that differ. If two names would be equal,
+    # they keep the rest.
     if "://" in pattern:
         raise ValueError(
             f"--each {pattern} is not a pattern for local files; run the recipe in a loop for a bucket"
@@ -88,13 +79,7 @@ def input_of(recipe: Recipe, given: str) -> tuple[str, str]:
 
 
 def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
-    """Replace an input of a recipe; outputs go to a folder with the item's name.
-
-    Raises
-    ------
-    ValueError
-        If two outputs would have the same path, or the recipe registers its input.
-    """
+    """Replace an input of a recipe; outputs go to a folder with the item's name."""
     if recipe.registrations:
         raise ValueError(
             "--each runs no recipe with register:, as all volumes would share its files"

@@ -23,11 +23,6 @@ def override(root: Entry, setting: str) -> None:
     """Change a recipe by ``place=value``; the value is YAML.
 
     A string for a mapping with a ``path`` sets the path.
-
-    Raises
-    ------
-    RecipeError
-        If the place does not exist.
     """
     where = f"--set {setting}"
     place, equals, text = setting.partition("=")

@@ -105,20 +105,7 @@ class Recipe:
 
 
 def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
-    """Read and check a recipe file.
-
-    Parameters
-    ----------
-    path : str
-        A path, or a URL in a bucket.
-    settings : sequence of str
-        Changes of the form ``place=value``; see `beam_volumes.recipes.override`.
-
-    Raises
-    ------
-    RecipeError
-        If there is an error, with its file and line.
-    """
+    """Read and check a recipe from a path or URL, with ``settings`` of `beam_volumes.recipes.override`."""
     return parse_recipe(read_text(path), path, settings)
 
 
@@ -159,11 +146,9 @@ def recipe_from(given: str | Mapping[str, Any], settings: Sequence[str] = ()) ->
 def checked_recipe(
     root: Entry, settings: Sequence[str] = (), on_command_line: bool = False
 ) -> Recipe:
-    """Check a parsed document.
-
-    A chain, ``on_command_line``, has no variables. Its specs may name environment variables, since the
-    user typed them.
-    """
+    """Check a parsed document."""
+    # A chain, ``on_command_line``, has no variables. Its specs may name environment variables, since the user
+    # typed them.
     root.mapping("a recipe")
     for setting in settings:
         override(root, setting)

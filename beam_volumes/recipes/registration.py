@@ -39,25 +39,7 @@ def register_inputs(
 ) -> Iterator[str]:
     """Find the transforms under ``register:`` of a recipe, and yield the paths of the files.
 
-    Parameters
-    ----------
-    recipe : Recipe
-    crop : str, optional
-        A box to which every input is cropped.
-    overwrite : bool, default: False
-        Whether to replace files that exist.
-    keep : bool, default: False
-        Whether to keep files that exist, to resume a run. Missing ones are written, and tables that are cut.
-    memory : int, optional
-        Bytes that this process may use.
-    progress : bool or callable, optional
-        As in `compute`.
-
-    Raises
-    ------
-    RecipeError
-        If a file or an output exists, a file is also an input or another output, the memory is too small,
-        or the registration fails, with its line.
+    ``keep`` resumes a run: files that exist are kept, and missing ones and truncated tables are written.
     """
     used: list[Any] = [item.what for item in recipe.inputs.values()]
     for r in recipe.registrations:
@@ -120,22 +102,9 @@ def planned_registrations(
     crop: str | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> list[PlannedRegistration]:
-    """Plan the registrations of a recipe from metadata.
+    """Plan the registrations of a recipe from metadata, within ``memory`` bytes.
 
-    Parameters
-    ----------
-    recipe : Recipe
-    memory : int
-        Bytes that this process may use.
-    crop : str, optional
-        A box to which every input is cropped.
-    given : dict, optional
-        Inputs by name that are not opened.
-
-    Raises
-    ------
-    RecipeError
-        If the memory is too small for one of them, with its line.
+    Inputs ``given`` by name are not opened; ``crop`` is a box for every input.
     """
     result = []
     for r in recipe.registrations:

@@ -55,17 +55,7 @@ class Words:
 def read_words(words: Sequence[str], others: Callable[[str], int | None]) -> Words:
     """Sort words into inputs, operations, outputs and options.
 
-    Parameters
-    ----------
-    words : sequence of str
-    others : callable
-        Returns how many values, 0 or 1, follow an option of the run; None if the option does not
-        exist.
-
-    Raises
-    ------
-    RecipeError
-        If an option is unknown, is given twice, or has no value.
+    ``others`` returns how many values, 0 or 1, follow an option of the run; None for an unknown option.
 
     Examples
     --------

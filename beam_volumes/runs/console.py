@@ -79,11 +79,9 @@ class Bar:
 
 
 def reporter(progress: bool | OnProgress | None) -> OnProgress | None:
-    """The callback for a ``progress=`` argument; None shows nothing.
-
-    True shows a bar on a terminal and in a notebook, and lines elsewhere. None does the same for
-    longer runs.
-    """
+    """The callback for a ``progress=`` argument; None shows nothing."""
+    # True shows a bar on a terminal and in a notebook, and lines elsewhere. None does the same for longer
+    # runs.
     if callable(progress):
         return progress
     looked_at = sys.stderr.isatty() or in_notebook()

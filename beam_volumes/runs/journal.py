@@ -123,13 +123,9 @@ class Journal(Notes):
     ) -> Journal:
         """Create the journal of a run, replacing an old one if ``overwrite``; may be repeated.
 
-        ``plan``: returned by `read_plan` to continue the run.
-        ``replaces``: the run, or None, that owned the folder when this run was requested.
-        ``in_parts``: the caller deletes old journals of many slabs, by `delete_part` and
-        `note_deleted`.
-        Raises FileExistsError: another run's journal exists.
-        Raises Superseded: it is not the journal of ``replaces``.
+        It belongs to ``replaces``: the run, or None, that owned the folder when this run was requested.
         """
+        # ``in_parts``: the caller deletes old journals of many slabs, by `delete_part` and `note_deleted`.
         journal = cls(join(kvstore_spec(place), directory=True), manifest.run_id, attempts)
         # Listed before the place is ours, to exclude later runs.
         old = {*journal._root.folders(RUNS)} if is_local(journal.spec) else set[str]()

@@ -36,43 +36,27 @@ class Work:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of one pass.
-
-    Attributes
-    ----------
-    index, passes : int
-        Index of the pass, and number of passes.
-    name : str
-        Name of the pass.
-    done, total : int
-        Number of finished slabs, and of all slabs.
-    seconds : float
-        Seconds since the beginning of the pass.
-    bytes_per_second : float
-        Bytes read and written per second; 0 while unknown.
-    eta : float or None
-        Estimated seconds until the end of the last pass.
-    compiling : Compiling or None
-        The kernel that a worker is compiling; ``seconds`` include the time until now.
-    compiling_is_known : bool
-        Whether compilations are reported, which needs a journal on a disk.
-    under_way : float
-        Finished shares of running slabs, in slabs.
-    unit : str
-        Parts that are counted: slabs, or e.g. pairs of a registration.
-    """
+    """The progress of one pass."""
 
     index: int
     passes: int
     name: str
+    #: Numbers of finished slabs, and of all slabs.
     done: int
     total: int
+    #: Seconds since the beginning of the pass.
     seconds: float
+    #: Bytes read and written per second; 0 while unknown.
     bytes_per_second: float
+    #: Estimated seconds until the end of the last pass.
     eta: float | None
+    #: The kernel that a worker is compiling; ``seconds`` include the time until now.
     compiling: Compiling | None = None
+    #: Whether compilations are reported, which needs a journal on a disk.
     compiling_is_known: bool = False
+    #: Finished shares of running slabs, in slabs.
     under_way: float = 0.0
+    #: Parts that are counted: slabs, or e.g. pairs of a registration.
     unit: str = "slabs"
 
     @property
@@ -149,11 +133,11 @@ def unwatched(followed: Journal | Parts) -> AbstractContextManager[Any]:
 class Watch:
     """Counts finished slabs and shares of others in the driver, and calls a callback.
 
-    Call `poll` repeatedly, or use it as a context manager that does so in a thread. It also adds up
-    the costs in records for `summary`. Errors of the storage are ignored for a while. An update
-    lists a bounded number of folders. In a bucket, where listings cost money, updates are at least
-    five seconds apart.
+    `poll` is called repeatedly, or by a thread within the context. Records are added up for `summary`.
     """
+
+    # Errors of the storage are ignored for a while. An update lists a bounded number of folders. In a bucket,
+    # where listings cost money, updates are at least five seconds apart.
 
     def __init__(
         self,
@@ -386,15 +370,7 @@ _SLOWER = 1.5
 
 
 class Remaining:
-    """Estimates the seconds until the end of the last pass.
-
-    The time before the first step of a pass (start of workers, compilation) does not predict later
-    steps. The pace is measured from the first step on, as soon as there is another; until then the
-    pace of the previous pass is used. Between two steps the estimate decreases by at maximum the time
-    of a step, so it does not reach 0 too early. Later passes are assumed to take as long as their
-    weights.
-
-    ``weights``: relative costs of passes.
+    """Estimates the seconds until the end of the last pass, from the relative costs of passes, ``weights``.
 
     One pass of four steps: the first takes 20 seconds, each other one second:
 
@@ -404,6 +380,11 @@ class Remaining:
     >>> left.update(0, 0.75, 22.5), left.update(0, 0.75, 60)
     (0.5, 0.0)
     """
+
+    # The time before the first step of a pass (start of workers, compilation) does not predict later steps.
+    # The pace is measured from the first step on, as soon as there is another; until then the pace of the
+    # previous pass is used. Between two steps the estimate decreases by at most the time of a step, so it
+    # does not reach 0 too early.
 
     def __init__(self, weights: Sequence[float]) -> None:
         self._before = [0.0, *accumulate(weights)]

@@ -346,10 +346,7 @@ class Verification:
     def of(cls, check: Check, place: Spec | None, resume: bool) -> Verification:
         """Return a verification, or one that continues ``resume``; nothing is written yet.
 
-        ``place``: its folder, by default in the folder of the run.
-
-        Raises OutputExistsError: the folder is the journal of a run.
-        Raises ValueError: the verification to continue is another one.
+        ``place`` is its folder, by default in the folder of the run.
         """
         spec = join(check.journal.own, "verify") if place is None else kvstore_spec(place)
         spec, run_id = join(spec, directory=True), uuid.uuid4().hex

@@ -36,13 +36,9 @@ def begin(
 ) -> Session:
     """Begin a run, or continue it with ``resume``; nothing is written yet.
 
-    A run without a journal stores its intermediate results in ``scratch``, by default on this
-    machine. ``recipe`` is the source of the plan as plain data, for the provenance of the outputs.
-
-    Raises ValueError: the run to resume computes something else (the message names the field), an
-    output exists and neither ``resume`` nor ``overwrite`` is set, or the journal belongs to another
-    run.
+    ``recipe`` is the source of the plan as plain data, for the provenance of the outputs.
     """
+    # A run without a journal stores its intermediate results in ``scratch``, by default on this machine.
     check_not_nested()
     place = journal_place(plan, options.journal)
     if options.journal is not None and place is not None:

@@ -30,10 +30,10 @@ def reported(
 ) -> Iterator[OnPart]:
     """Report a slab as running; yields the function that a sweep calls after each window.
 
-    The report is kept in the parts of this process, or written once a second to a journal on a
-    disk. In a bucket each would be a request. ``stop`` is called with each window, and raises to
-    stop the sweep.
+    ``stop`` is called with each window, and raises to stop the sweep.
     """
+    # The report is kept in the parts of this process, or written once a second to a journal on a disk. In a
+    # bucket each would be a request.
     written = None
     if parts is None and journal is not None and is_local(journal.spec):
         written = _of(journal)
@@ -106,11 +106,9 @@ _reports: dict[str, _CompilationReport] = {}
 
 @contextlib.contextmanager
 def reported_compilations(journal: Journal | Parts | None) -> Iterator[None]:
-    """Report the kernels that this process compiles, so that it does not seem to hang.
-
-    The report is written to a journal on a disk, or kept in the parts of a run without a journal.
-    In a bucket each report would be a request from every worker.
-    """
+    """Report the kernels that this process compiles, so that it does not seem to hang."""
+    # The report is written to a journal on a disk, or kept in the parts of a run without a journal. In a
+    # bucket each report would be a request from every worker.
     if isinstance(journal, Parts):
         with _compilations_in_memory(journal):
             yield

@@ -39,8 +39,7 @@ def run_local(
 ) -> dict[str, Any]:
     """Run every pass in threads; return the numbers by token, including those ``known`` before.
 
-    ``count`` is called with the result of each slab. Once ``stop`` is set, the run ends with
-    `Stopped` after its current windows; a journal keeps finished slabs.
+    ``count`` is called with each slab's result. Setting ``stop`` raises `Stopped` after the current windows.
     """
     session.prepare()
     if session.clears:

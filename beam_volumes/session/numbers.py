@@ -58,11 +58,7 @@ def resolve_numbers(
 
 
 def numbers_of(journal: Journal | None, pass_index: int) -> dict[str, Any]:
-    """Read the numbers of a finished pass.
-
-    Raises Superseded: another run has taken over the journal.
-    Raises OSError: this process cannot access the journal.
-    """
+    """Read the numbers of a finished pass; Superseded if another run has taken over the journal."""
     assert journal is not None, "placeholders need a journal"
     found = journal.read_scalars(pass_index)
     if found is None:

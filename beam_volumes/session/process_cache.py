@@ -20,10 +20,9 @@ _PACKED = "_packed"
 
 
 class OncePerProcess:
-    """An immutable object that is unpickled only once in a process.
+    """An immutable object that is unpickled only once in a process; its bytes are compressed on first use.
 
-    A runner pickles each step separately, and unpickles it for each thread. The bytes are
-    compressed on first use.
+    A runner pickles each step separately, and unpickles it for each thread.
 
     Examples
     --------

@@ -101,11 +101,9 @@ def check_portable(planned: Plan, journal: Any = None) -> None:
 
 
 def check_scratch(plan: Plan, journal: Any, scratch: Any, workers: str) -> None:
-    """Refuse to store the run's own files on this machine if its workers may be on others.
+    """Refuse to store the run's own files on this machine if its ``workers`` may be on others.
 
-    ``journal`` and ``scratch``: the user's places for the journal, and for the files of a run
-    without one.
-    ``workers``: what the workers are called in messages.
+    ``journal`` is the user's place for the journal, and ``scratch`` for the files of a run without one.
     """
     if plan.scratch_place is None or journal_place(plan, journal) is not None or scratch:
         return

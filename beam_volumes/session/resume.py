@@ -101,9 +101,7 @@ class Stopped:
 def from_folder(run: Any) -> Stopped | None:
     """Find a run by an output, its ``.run`` folder or its journal; None if it has ended.
 
-    Raises FileNotFoundError: there is no run.
-    Raises ValueError: it cannot be continued from its folder; the message names the reason and the
-    remedy.
+    ValueError if it cannot be continued from its folder.
     """
     journal = find_run(run)
     if journal.marked(ENDED):
@@ -194,11 +192,7 @@ def check_versions(journal: Journal, manifest: Manifest) -> None:
 
 
 def load_plan(journal: Journal) -> tuple[Plan, Request]:
-    """The stored plan and request of a run.
-
-    Raises ValueError: they cannot be loaded here, or inputs have changed; the message names the
-    remedy.
-    """
+    """The stored plan and request of a run; ValueError if they cannot be loaded or inputs have changed."""
     data = journal.read_plan()
     if data is None:
         raise ValueError(
@@ -348,8 +342,6 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
     """The plan with the slabs and windows that its run was begun with.
 
     The number of slabs in flight is reduced to fit the memory, unless the user chose it.
-
-    Raises ValueError: the run has other passes, or needs more memory than this plan may use.
     """
     begun = manifest.passes
     if len(begun) != len(plan.passes):

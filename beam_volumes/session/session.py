@@ -35,11 +35,7 @@ from beam_volumes.sweep.activity import Meter
 
 @dataclass(frozen=True, eq=False)
 class Session(OncePerProcess):
-    """A running plan; picklable, and the same on every worker.
-
-    `session.begin` makes one, and `session.resume` one of a stopped run. `session.slabs` and
-    `session.merging` have the steps of its passes.
-    """
+    """A running plan, from `session.begin` or `session.resume`; picklable, and the same on every worker."""
 
     plan: Plan
     #: Differs between runs with the same outputs.

@@ -63,10 +63,7 @@ def sweep_slab(
 ) -> SlabPartials:
     """Sweep a slab and record it, or read its record; errors name pass, slab, box and stage.
 
-    ``known``: numbers by token. ``answers``: the slab's answers by barrier.
-    ``count``: called with the result of a sweep. ``stop``: called after each window, raises to stop
-    the sweep.
-    ``run``: runs a slab that is a point in time: `session.local.run_local`.
+    ``stop``, called after each window, raises to stop the sweep. ``run`` runs a slab that is a time point.
     """
     if session.journal is not None:
         record, failure = session.journal.look(pass_index, index, session.launch)

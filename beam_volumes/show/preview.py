@@ -23,18 +23,7 @@ LARGEST = 8192
 
 
 class Preview:
-    """A picture of three sections with its resolution and window.
-
-    Notebooks show it; elsewhere `save` writes it.
-
-    Attributes
-    ----------
-    image : numpy.ndarray
-        Rows, columns, and red, green and blue as bytes.
-    note : str
-        The positions of the sections, their resolution, and the part of the volume that they show.
-    window : list of tuple of float
-        For each channel, the intensities that are shown as black and white; empty for labels.
+    """A picture of three sections with its resolution and window; notebooks show it, and `save` writes it.
 
     Examples
     --------
@@ -52,9 +41,12 @@ class Preview:
     ):
         over = labels if isinstance(labels, Sections) else None
         is_labels = None if isinstance(labels, Sections) else labels
+        #: For each channel, the intensities shown as black and white; empty for labels.
         self.window, self._labels = windows_of(found, percentiles, is_labels)
         drawn = over.sections if over else ()
+        #: Rows, columns, and red, green and blue as bytes.
         self.image = picture(found, size, self.window, self._labels, drawn)
+        #: The positions of the sections, their resolution, and the part of the volume that they show.
         self.note = title(found)
         if over and over.how != found.how:
             self.note += f"; labels: {over.how}"

@@ -51,12 +51,10 @@ def sections(
     max_size: int = 512,
     max_bytes: int = 512 << 20,
 ) -> Sections:
-    """Read or compute three sections that intersect at ``at``, from 0 to 1 along z, y and x.
-
-    At most ``max_size`` rows and columns of a stored volume are read. ``max_bytes`` limits the
-    chunks that are read: for each section of a stored volume, for all of an expression. Raises
-    ValueError if every section needs more.
-    """
+    """Read or compute three sections that intersect at ``at``, from 0 to 1 along z, y and x."""
+    # At most ``max_size`` rows and columns of a stored volume are read. ``max_bytes`` limits the chunks that
+    # are read: for each section of a stored volume, for all of an expression. If every section needs more,
+    # this is a ValueError.
     remarks = []
     if volume.space.times:
         if not 0 <= t < volume.space.times:

@@ -285,8 +285,8 @@ class Document:
         """Set a parameter of a step, or its ``input`` or ``inputs``; None for the default.
 
         ``instead_of`` is a parameter that cannot be given together with this one; it is removed.
-        Changes of the same field in a row, as by a slider, are undone together.
         """
+        # Changes of the same field in a row, as by a slider, are undone together.
         if not self.item(name).is_enabled:
             raise ValueError(f"the step {name!r} is disabled; enable it to change it")
         steps = _parts(self.text)["steps"]

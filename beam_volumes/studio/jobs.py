@@ -67,10 +67,7 @@ def _unless(stop: threading.Event, job: Callable[[threading.Event], T]) -> T:
 class Run:
     """A run in a thread: its progress, and how it ended.
 
-    Parameters
-    ----------
-    start : callable
-        Runs with a function for `Progress` and an event that stops the run; returns the outcome.
+    ``start`` runs with a function for `Progress` and an event that stops the run; it returns the outcome.
     """
 
     def __init__(

@@ -101,8 +101,7 @@ class Field:
 def search(words: str, item: Any, max_offers: int = 12) -> list[Offer]:
     """Return functions by name, description or everyday words; the best first.
 
-    ``item`` is the volume, number or table that they would be applied to. Functions that cannot be
-    applied to it come last, with the reason.
+    Functions that cannot be applied to the ``item``, a volume, number or table, come last, with the reason.
 
     Examples
     --------
@@ -183,10 +182,9 @@ def start(
     volume: Volume | None = None,
     number: str = "",
 ) -> dict[str, Any]:
-    """Return parameters and inputs that a new step begins with.
+    """Return parameters and inputs that a new step begins with; lengths have the unit of the volume.
 
     ``level`` is a number among the intensities, for thresholds; ``number`` is a step to use in its place.
-    Lengths have the unit of the volume.
 
     Examples
     --------
@@ -244,20 +242,9 @@ def fields(
     levels: Levels,
     volume: Volume | None = None,
 ) -> list[Field]:
-    """Return the fields of a step.
+    """Return the fields of a step with the parameters and inputs ``given`` in the recipe.
 
-    Parameters
-    ----------
-    op : str
-        The operation.
-    given : dict
-        Its parameters and inputs in the recipe.
-    names : sequence of str
-        Names of volumes that it may use.
-    levels : callable
-        Returns the range of intensities of its input.
-    volume : Volume, optional
-        Its input, for lengths.
+    ``names`` are volumes that it may use, ``levels`` returns the intensities of its input ``volume``.
     """
     operation = operations().get(op)
     if operation is None:

@@ -104,13 +104,7 @@ class View:
 
 
 class Previews:
-    """Computes views, and keeps the latest; safe to use from several threads.
-
-    Parameters
-    ----------
-    memory : int or str, optional
-        Memory that each computation may use, as for `beam_volumes.compute`.
-    """
+    """Computes views with ``memory`` as for `compute`, and keeps the latest; safe in several threads."""
 
     def __init__(self, memory: int | str | None = None) -> None:
         self._options = RunOptions(runner=None, progress=False, memory=memory)
@@ -132,14 +126,9 @@ class Previews:
             plan_run(parts_of(nodes, boxes), self._options)
 
     def view(self, volume: Volume, region: Region, stop: threading.Event | None = None) -> View:
-        """Return sections of a volume in a region.
+        """Return sections of a volume in a region; ``stop`` ends this with `session.local.Stopped`.
 
-        ``stop`` ends the computation with `beam_volumes.session.local.Stopped`.
-
-        Raises
-        ------
-        Unavailable
-            If the step depends on a large volume as a whole in a way that a part cannot show.
+        Unavailable if the step depends on a large volume as a whole in a way that a part cannot show.
         """
         volume = self._chosen(volume, region)
         nodes, estimated = self._with_numbers(volume.nodes, stop)

@@ -50,17 +50,7 @@ def on_page(text: str) -> str:
 
 
 class Runs:
-    """Plans and runs a recipe; one run at a time.
-
-    Parameters
-    ----------
-    state : callable
-        Returns the recipe as it is now.
-    previews : Previews
-        Gets the results of runs.
-    memory : int or str, optional
-        Memory of a run, as for `beam_volumes.compute`.
-    """
+    """Plans and runs the recipe that ``state`` returns, one run at a time; ``previews`` get the results."""
 
     def __init__(
         self, state: Callable[[], State], previews: Previews, memory: int | str | None

@@ -35,13 +35,7 @@ _SECONDS = 30.0
 
 
 class Studio:
-    """An editor that is served until `close` is called or the process ends.
-
-    Attributes
-    ----------
-    url : str
-        The address for a browser on this machine.
-    """
+    """An editor at the address ``url`` that is served until `close` is called or the process ends."""
 
     def __init__(self, workspace: Workspace, path: str | None, port: int = 0) -> None:
         if find_spec("nicegui") is None:
@@ -140,11 +134,9 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 def guarded(app: App, host: str) -> App:
-    """Return an application that refuses requests without a secret, or from other pages.
-
-    They are refused before the application, which keeps a client for each. The secret is the first part
-    of every address, also of scripts and sockets, and the application's ``root_path``.
-    """
+    """Return an application that refuses requests without a secret, or from other pages."""
+    # They are refused before the application, which keeps a client for each. The secret is the first part of
+    # every address, also of scripts and sockets, and the application's ``root_path``.
 
     async def checked(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] in ("http", "websocket"):

@@ -80,11 +80,9 @@ class Folders:
         self.urls = set(urls)
 
     def check(self, path: str, dataset: str | None = None) -> str:
-        """Return the absolute path of a place, or its URL; ValueError if it is not below the folders.
-
-        All that the path stands for must be below: matches of a pattern, a file before the name of a
-        dataset, and the places that links lead to.
-        """
+        """Return the absolute path of a place, or its URL; ValueError if it is not below the folders."""
+        # All that the path stands for must be below: matches of a pattern, a file before the name of a
+        # dataset, and the places that links lead to.
         if path in self.urls:
             return path
         # Unlike the openers, the system follows links before "..".
@@ -198,14 +196,7 @@ def _not_given(step: RecipeStep) -> str:
 
 
 class Evaluator:
-    """Applies recipes, and keeps their inputs open.
-
-    Parameters
-    ----------
-    folders : Folders
-    given : dict
-        Inputs by name that are volumes of this process; they are not opened.
-    """
+    """Applies recipes, and keeps their inputs open; inputs ``given`` by name are volumes of this process."""
 
     def __init__(self, folders: Folders, given: Mapping[str, Volume]) -> None:
         self._folders, self._given = folders, given

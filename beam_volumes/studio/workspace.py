@@ -41,18 +41,9 @@ class FileChanged(ValueError):
 
 
 class Workspace:
-    """A document with everything that is shown of it. Safe to use from several threads.
+    """A document with everything that is shown of it; safe to use from several threads.
 
-    Parameters
-    ----------
-    document : Document
-    folders : Folders
-    given : dict, optional
-        Inputs by name that are volumes of this process; they are not opened.
-    memory : int or str, optional
-        Memory for views and runs, as for `beam_volumes.compute`.
-    loaded : dict, optional
-        The text of the recipe's file, by its path.
+    Inputs ``given`` by name are volumes of this process. ``loaded`` is the text of the recipe's file by path.
     """
 
     def __init__(
@@ -86,13 +77,11 @@ class Workspace:
             return self._state
 
     def add(self, op: str, after: str) -> str:
-        """Add a step after an input or a step, with parameters to begin with; return its name.
-
-        After a number, such as a threshold, the step gets the volume that the number describes. If it is
-        arithmetic or a comparison, it gets the number, too. After a step with several results it gets the
-        first, unless it accepts all of them. After a disabled step it gets the last enabled step, or input,
-        above.
-        """
+        """Add a step after an input or a step, with parameters to begin with; return its name."""
+        # After a number, such as a threshold, the step gets the volume that the number describes. If it is
+        # arithmetic or a comparison, it gets the number, too. After a step with several results it gets the
+        # first, unless it accepts all of them. After a disabled step it gets the last enabled step, or input,
+        # above.
         operation = operations()[op]
         with self._lock:
             items, inputs = self.document.items(), self.document.inputs()

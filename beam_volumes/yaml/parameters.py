@@ -18,10 +18,9 @@ _Class = TypeVar("_Class", bound=type)
 def with_parameters_of(
     other: type, names: Collection[str] = (), but: Collection[str] = ()
 ) -> Callable[[_Class], _Class]:
-    """Decorate a class: replace ``**options`` by parameters of another transform.
+    """Decorate a class: replace ``**options`` by the parameters of another transform.
 
-    These are all parameters except ``but``, or only ``names``. They replace ``**options`` in the signature
-    and ``%(options)s`` in the docstring.
+    They are all ``but`` some, or ``names``, in the signature and for ``%(options)s`` in the docstring.
     """
     taken = [
         p if p.kind is p.VAR_KEYWORD else p.replace(kind=p.KEYWORD_ONLY)

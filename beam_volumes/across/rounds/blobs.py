@@ -22,8 +22,7 @@ BATCH = 200
 class Blobs(GatheredStep):
     """The rows of blobs, from the strongest on; equally strong ones in raster order, then by scale.
 
-    For each scale, the input is a table of ``label``, the linear index of a voxel plus one, and
-    ``intensity_max``.
+    Inputs, one per scale, have ``label``, the linear index of a voxel plus one, and ``intensity_max``.
     """
 
     shape: tuple[int, ...]  #: Shape of the volume.

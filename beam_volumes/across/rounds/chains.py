@@ -81,13 +81,9 @@ def chained(
     steps: Sequence[tuple[TableStep, Sequence[int]]],
     limit_bytes: int | None,
 ) -> Flow:
-    """The flow of the last step.
+    """The flow of the last step; its input under ``(slab,)`` is a tuple with a summary for each source.
 
-    Its input under ``(slab,)`` is a tuple with a summary for each source.
-
-    ``sources``: flows with first rounds that receive summaries.
-    ``steps``, sequence of (TableStep, inputs): in order. An input is the number of a source, or the
-    number of an earlier step plus the number of sources.
+    Inputs of ``steps`` are numbers of sources, then of earlier steps, counted from the number of sources on.
     """
     flows = [*sources, *(step.flow(limit_bytes) for step, _ in steps)]
     wanted: dict[int, list[str]] = {}

@@ -63,29 +63,9 @@ def component_flow(
     rules: Mapping[str, Any] = RULES,
     columns: bool = False,
 ) -> Flow:
-    """The rounds that give the components of all slabs their final ids.
+    """The rounds that give the components of all slabs their final ids, 1..count.
 
-    The input is a `SlabSummary` under the key ``(slab index,)``. The ports:
-
-    ``"answers"``, under ``(slab index,)``
-        Once for each slab, ``(ids, digests)``: for each window the final ids of its components 1,
-        2,
-        ... (0 if one is not kept), or whether they are kept, and the digests for `SlabRelabeler`.
-    ``"numbers"``, under ``()``
-        Once, ``{"count": the number of kept components}``.
-    ``"components"``, under ``(slab index,)``, with ``columns`` only
-        ``(ids, payload)`` of the kept components with roots in the slab, ids increasing; slabs
-        without any send nothing.
-
-    ``radix``: slabs along z, y, x that one step joins, then the number of these blocks in the next,
-    and so on; by default 16 along z for slabs of whole planes, otherwise 4 along each axis.
-    ``keep``: only these components get an id; ids are 1..count in any case.
-    ``k_largest``: keep this number of the largest of them; needs the column ``size``.
-    ``as_mask``: answers are bool arrays.
-    ``rules``: the merge rule of each payload column.
-    ``columns``: whether payloads are sent to the port ``"components"``; not with ``as_mask``.
-    Raises ValueError: in a round: more components than ``dtype`` has numbers, or neighbours with
-    different voxels.
+    The input is a `SlabSummary` under the key ``(slab index,)``.
 
     >>> from beam_volumes.across.components import Labelling, SlabLabeler, connectivity_structure
     >>> from beam_volumes.across.rounds.flow import run, only
@@ -104,6 +84,14 @@ def component_flow(
     >>> [[ids.tolist() for ids in windows] for _, (windows, _) in out["answers"]]
     [[[1, 2], [3]], [[1, 3]]]
     """
+    # The ports are: ``"answers"``, under ``(slab index,)``, once for each slab, ``(ids, digests)``: for each
+    # window the final ids of its components 1, 2, ... (0 if one is not kept), or with ``as_mask`` whether
+    # they are kept, and the digests for `SlabRelabeler`; ``"numbers"``, under ``()``, once, ``{"count": the
+    # number of kept components}``; ``"components"``, under ``(slab index,)``, with ``columns`` only, ``(ids,
+    # payload)`` of the kept components with roots in the slab, ids increasing; slabs without any send
+    # nothing. ``radix``: slabs along z, y, x that one step joins, then the number of these blocks in the
+    # next, and so on. ``k_largest`` needs the column ``size``. A round raises ValueError for more components
+    # than ``dtype`` has numbers, and for neighbours with different voxels.
     dtype = np.dtype(np.bool_ if as_mask else dtype)
     if dtype.kind not in "iu" and not as_mask:
         raise TypeError(f"labels as {dtype}: use an integer dtype")

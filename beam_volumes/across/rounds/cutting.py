@@ -73,11 +73,10 @@ class Cutting(TableStep):
 
 @dataclass(frozen=True, eq=False)
 class Marking(TableStep):
-    """The mark of each label, or of the labels that it was merged with.
+    """The mark of each label, or of the labels that it was merged with; at most one has a mark."""
 
-    The first input is a table of merges, the second one of all labels with the smallest and the
-    largest of their marks and 0. At most one of merged labels has a mark.
-    """
+    # The first input is a table of merges, the second one of all labels with the smallest and the largest of
+    # their marks and 0.
 
     dtype: np.dtype  #: Dtype of the marks.
     columns: tuple[str, str, str]  #: Columns of labels, and of smallest and largest marks.
@@ -170,11 +169,10 @@ class _Part(NamedTuple):
 
 
 class _Child(NamedTuple):
-    """From a node to its parent.
+    """From a node to its parent."""
 
-    The level of a label is the level of the lowest node that contains both ends of a chain to it,
-    or 0 in the node itself.
-    """
+    # The level of a label is the level of the lowest node that contains both ends of a chain to it, or 0 in
+    # the node itself.
 
     node: int
     chains: _Pairs  #: Labels at which chains enter, and the ends of these chains in the node.

@@ -42,11 +42,10 @@ BASIN_BYTES, PASS_BYTES = 150, 100
 
 @dataclass(frozen=True, eq=False)
 class Floods(TableStep):
-    """For each basin the lowest level of a flood that comes from the level of any basin.
+    """For each basin the lowest level of a flood that comes from the level of any basin."""
 
-    The first input is a table of pairs of basins and the passes between them (``label_a``,
-    ``label_b``, ``boundary_min``), the second one of all basins and their levels.
-    """
+    # The first input is a table of pairs of basins and the passes between them (``label_a``, ``label_b``,
+    # ``boundary_min``), the second one of all basins and their levels.
 
     dtype: np.dtype  #: Dtype of levels.
     levels: tuple[str, str]  #: Columns of basins and levels.

@@ -43,11 +43,9 @@ class Tiles(Protocol):
 
 
 class SlabFragments(NamedTuple):
-    """Everything that is kept of a slab after the first sweep.
+    """Everything that is kept of a slab after the first sweep; ``digests`` are of the windows to be labelled.
 
-    ``tiles``: the parts of each tile that owns voxels of the slab, or shares some with the next
-    one.
-    ``digests``: of the windows that will be labelled.
+    ``tiles``: the parts of each tile that owns voxels of the slab, or shares some with the next one.
     """
 
     tiles: dict[Triple, TilePart]
@@ -62,9 +60,8 @@ class TileIds(NamedTuple):
 
 
 def fragment_flow(slabs: Grid, tiles: Tiles, rule: str, threshold: float, dtype: np.dtype) -> Flow:
-    """The merge of `SlabFragments`.
+    """The merge of `SlabFragments` by a rule of `beam_volumes.across.fragments.matches`.
 
-    ``rule``, ``threshold``: see `beam_volumes.across.fragments.matches`.
     The port ``"answers"`` has a dict of `TileIds` by tile, and the slab's digests.
     """
     # Components without own voxels were joined to others, or are empty.

@@ -422,17 +422,13 @@ def lookup_flow(
     voxels: int = 0,
     limit_bytes: int | None = None,
 ) -> Flow:
-    """New values for labels.
+    """New values for labels; the input under ``(slab,)`` is a `Tally` of the slab.
 
-    The input under ``(slab,)`` is a `Tally` of the slab. The port ``"answers"`` has the slab's
-    labels, increasing from 0, the value of each, and the slab's digests. The value of 0 is 0 if the
-    mapping has none.
-
-    ``dtype``: of the values, by default the mapping's.
-    ``missing``, {"error", "keep"} or number: for non-zero labels that are not in the mapping.
-    ``buckets``: by default about one for half a million labels, or as many as fit the memory.
-    ``voxels``: of the volume, which limits the number of labels.
+    The port ``"answers"`` has the slab's labels, increasing from 0, the value of each, and its digests.
     """
+    # ``missing`` applies to non-zero labels; 0 becomes 0 if the mapping has no value for it. ``buckets`` are
+    # by default one for about half a million labels, or as many as fit the memory. ``voxels`` of the volume
+    # limit the number of labels.
     to = np.dtype(mapping.dtype if dtype is None else dtype)
     return Flow(
         (
@@ -446,11 +442,9 @@ def lookup_flow(
 
 
 def given_flow(dtype: Any, missing: Any = "error", *, voxels: int) -> Flow:
-    """As `lookup_flow`, with a mapping that is given in parts together with the slabs.
+    """As `lookup_flow`, with a mapping that is given together with the slabs: `Part`s under any key.
 
-    The input is under ``(slab,)`` a `Tally` of the slab without background, and under any key
-    `Part`s of the mapping. The port ``"answers"`` has the slab's labels, increasing, the value of
-    each, and its digests.
+    A `Tally` has no background. ``"answers"`` have the slab's labels, increasing, their values, and digests.
     """
     to = np.dtype(dtype)
     buckets = max(1, voxels // VOXELS // BUCKET)
@@ -472,15 +466,11 @@ def filter_flow(
     voxels: int = 0,
     limit_bytes: int | None = None,
 ) -> Flow:
-    """Decide which labels to keep by their voxels in the whole volume.
+    """Decide by their voxels in the whole volume which labels to keep; the input is a `Tally` of each slab.
 
-    The input under ``(slab,)`` is a `Tally` of the slab. The port ``"answers"`` has the slab's
-    labels, increasing, whether each is kept, and its digests; ``"numbers"`` has their ``"count"``.
-
-    ``keep``: ``min_size``, ``max_size`` and ``touches_border``.
-    ``k_largest``: keep this number of the largest of all labels; the lowest label wins ties.
-    ``buckets``, ``voxels``, ``limit_bytes``: see `lookup_flow`.
+    ``"answers"`` has the slab's labels, increasing, whether each is kept, and its digests.
     """
+    # ``"numbers"`` has the ``"count"`` of kept labels. The lowest label wins ties for ``k_largest``.
     if keep.marked is not None or keep.cutoff is not None:
         raise ValueError("labels can be kept by size and by touching the border")
     top = () if k_largest is None else (_Top("top", ("decide",), k_largest),)

@@ -49,14 +49,12 @@ def corner_rows(
 def corners(
     table: CornerRows, plane: np.ndarray, start: Triple, shape: Triple, rows: tuple[int, int]
 ) -> Records:
-    """The corners of a slab's outlines in some of its rows.
+    """The corners of a slab's outlines in the given range of its rows.
 
-    A corner belongs to the slab of the pixel before it, or of the first pixel after it at the
-    image's edges.
-
-    ``plane``: labels of the slab, and the next row and column if a neighbour follows.
-    ``rows``, (int, int): the range of the slab's rows.
+    ``plane`` has the labels of the slab, and the next row and column if a neighbour follows.
     """
+    # A corner belongs to the slab of the pixel before it, or of the first pixel after it at the image's
+    # edges.
     (a, b), (_, y, x), (_, height, width) = rows, start, shape
     top, left = a - (y + a == 0), -(x == 0)
     part = plane[max(top, 0) : b + 1]

@@ -30,19 +30,7 @@ def scan_flow(
 ) -> Flow:
     """The rounds that carry states along z, up, down or both, in each tile of a grid.
 
-    The input, under the key ``(slab index,)``, is a tuple ``(own, of_forward, of_backward)``: any
-    value that is returned to the same slab, and the slab's states for the two scans, or None. The
-    port ``"answers"`` has, under the same key and once for each slab, ``(own, before, after)``: the
-    states carried into the slab from those below it and above it, or None.
-
-    A state is one plane of the slab's rows and columns, or a dataclass of such planes. States of
-    more than 4 MB are divided into tiles, so ``combine`` must work pixel by pixel. Smaller states
-    may have any type.
-
-    ``combine``: ``combine(a, b)`` of the states of neighbours in the order of the scan: backward,
-    ``a`` is the upper one. Associative, and picklable.
-    ``itemsize``: bytes of a state per pixel.
-    ``forward``, ``backward``: which scans to run.
+    A state is a plane of a slab, or a dataclass of planes, with ``itemsize`` bytes per pixel.
 
     >>> from beam_volumes.across.rounds.flow import run, only
     >>> flow = scan_flow(Grid((4, 1, 1), (1, 1, 1)), str.__add__, backward=True, radix=2)
@@ -54,6 +42,12 @@ def scan_flow(
     (2,) (2, 'ab', 'D')
     (3,) (3, 'abc', None)
     """
+    # The input, under the key ``(slab index,)``, is a tuple ``(own, of_forward, of_backward)``: any value
+    # that is returned to the same slab, and the slab's states for the two scans, or None. The port
+    # ``"answers"`` has, under the same key and once for each slab, ``(own, before, after)``: the states
+    # carried into the slab from those below it and above it, or None. ``combine(a, b)`` is associative, for
+    # neighbours in the order of the scan: backward, ``a`` is the upper one. States of more than 4 MB are
+    # divided into tiles, so it must work pixel by pixel; smaller ones have any type.
     if radix < 2:
         raise ValueError(f"radix {radix}: groups have at least 2 members")
     if itemsize < 1:

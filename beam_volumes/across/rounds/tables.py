@@ -450,19 +450,9 @@ def table_flow(
     limit_bytes: int | None = None,
     row_bytes: int = 300,
 ) -> Flow:
-    """Merge slabs' parts to a table in shards.
+    """Merge slabs' parts, under ``(slab,)``, to a table in shards of about ``rows`` rows each.
 
-    The input under ``(slab,)`` is the slab's part. The port ``"rows"`` has under ``(shard,)`` the
-    columns of a shard, and ``"numbers"`` the number of ``"shards"``. Shards are numbered from 0 in
-    the order of their keys and have about ``rows`` rows each; a table without rows has one.
-    (Without any slab there is no output; the columns are then ``table.columns(table.empty())``.)
-    The ranges of shards only depend on the rows, not on the slabs.
-
-    ``slabs``: number of slabs, numbered from 0.
-    ``sample``, ``radix``: rows of a sample, and slabs or groups that one step combines; they
-    determine the memory of a worker.
-    Raises ValueError: in a round, before rows are combined: merging them would need more than
-    ``limit_bytes``.
+    The port ``"rows"`` has the columns under ``(shard,)``, and ``"numbers"`` the number of ``"shards"``.
 
     >>> from beam_volumes.across import tables
     >>> from beam_volumes.across.rounds.flow import run, only
@@ -473,6 +463,11 @@ def table_flow(
     >>> columns["label"].tolist(), columns["num_pixels"].tolist()
     ([4, 7], [1, 2])
     """
+    # Shards are numbered from 0 in the order of their keys; their ranges only depend on the rows, not on the
+    # slabs. A table without rows has one shard. Without any slab there is no output; the columns are then
+    # ``table.columns(table.empty())``. ``sample`` rows, and ``radix`` slabs or groups that one step combines,
+    # determine the memory of a worker. A round that would need more than ``limit_bytes`` raises ValueError
+    # before it combines rows.
     top = 1
     while radix**top < slabs:
         top += 1

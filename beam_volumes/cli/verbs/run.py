@@ -57,17 +57,9 @@ def act(args: argparse.Namespace) -> int:
 def run_recipe(
     recipe: Recipe, options: RunOptions, crop: str | None = None, dry_run: bool | str = False
 ) -> None:
-    """Run a recipe, and print its outputs and results.
+    """Run a recipe with ``options``, then its own, and print its outputs and results.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        Its own options apply where ``options`` are None.
-    options : RunOptions
-    crop : str, optional
-        A box that every input is cropped to.
-    dry_run : bool or str
-        Print the plan and write nothing; `beam_volumes.cli.options.CENSUS` for a plan with a census.
+    ``dry_run`` prints the plan, by `beam_volumes.cli.options.CENSUS` with a census.
     """
     options = options.or_else(**recipe.options)
     memory = options.memory_bytes

@@ -112,11 +112,9 @@ def paths_of(paths: Sequence[str]) -> list[str]:
 
 
 def browse(url: str) -> None:
-    """Open a browser, if there is one.
-
-    It is given a file that leads to the address. Other users of the machine see the arguments of its
-    process, and must not see the secret in the address.
-    """
+    """Open a browser, if there is one."""
+    # It is given a file that leads to the address. Other users of the machine see the arguments of its
+    # process, and must not see the secret in the address.
     import webbrowser
 
     folder = temporary.make()

@@ -36,11 +36,9 @@ def device_function(function: Callable[..., Any]) -> Any:
 
 
 def per_voxel(body: Callable[..., None]) -> Any:
-    """Make a kernel that calls ``body(k, y, x, *arguments)`` for every voxel of a box.
-
-    One voxel per thread is simple, and neighbouring threads read the same voxels from the caches. Tiles in
-    shared memory may be faster, which only measurements on a device can show.
-    """
+    """Make a kernel that calls ``body(k, y, x, *arguments)`` for every voxel of a box."""
+    # One voxel per thread is simple, and neighbouring threads read the same voxels from the caches. Tiles in
+    # shared memory may be faster, which only measurements on a device can show.
     voxel = cuda.jit(device=True)(body)
 
     @cuda.jit

@@ -62,11 +62,9 @@ def stored_dtype(dtype: Any) -> np.dtype:
 
 
 def rounded_to(source: Any, target: Any) -> Any:
-    """Convert a number to the bits of a voxel, as `beam_volumes.kernels.casting.cast_rounded` does.
-
-    Integers round half to even and saturate, bool is whether a number is not 0, and NaN in floats is
-    ``np.nan``. The result has the type `stored_dtype`, because compilers treat all NaNs as equal.
-    """
+    """Convert a number to the bits of a voxel, as `beam_volumes.kernels.casting.cast_rounded` does."""
+    # Integers round half to even and saturate, bool is whether a number is not 0, and NaN in floats is
+    # ``np.nan``. The result has the type `stored_dtype`, because compilers treat all NaNs as equal.
     given, wanted = np.dtype(source), np.dtype(target)
     if wanted.kind == "b":
         return device_function(lambda value: np.uint8(1) if value != 0 else np.uint8(0))

@@ -47,11 +47,9 @@ _ONE = 0x3FF0000000000000
 
 @kernel
 def exp_value(x):
-    """exp of one float64; also called from other kernels.
-
-    ``exp(x) = 2**k exp(r)`` with ``|r| <= ln(2)/2``, and ``exp(r)`` from a minimax polynomial for
-    ``r (exp(r) + 1) / (exp(r) - 1)``: https://netlib.org/fdlibm/e_exp.c
-    """
+    """exp of one float64; also called from other kernels."""
+    # ``exp(x) = 2**k exp(r)`` with ``|r| <= ln(2)/2``, and ``exp(r)`` from a minimax polynomial for ``r
+    # (exp(r) + 1) / (exp(r) - 1)``: https://netlib.org/fdlibm/e_exp.c
     x = np.float64(x)
     inside = min(max(x, -746.0), 710.0) if x == x else 0.0
     shifted = inside * _INV_LN2 + _ROUND
@@ -74,11 +72,9 @@ def exp_value(x):
 
 @kernel
 def log_value(x):
-    """log of one float64; also called from other kernels.
-
-    ``x = 2**k (1 + f)`` with ``1 + f`` in ``[sqrt(1/2), sqrt(2))``, and ``log(1 + f)`` from a
-    minimax polynomial in ``f / (2 + f)``: https://netlib.org/fdlibm/e_log.c
-    """
+    """log of one float64; also called from other kernels."""
+    # ``x = 2**k (1 + f)`` with ``1 + f`` in ``[sqrt(1/2), sqrt(2))``, and ``log(1 + f)`` from a minimax
+    # polynomial in ``f / (2 + f)``: https://netlib.org/fdlibm/e_log.c
     x = np.float64(x)
     subnormal = x < 2.2250738585072014e-308
     bits = np.float64(x * 18014398509481984.0 if subnormal else x).view(np.int64)
@@ -154,10 +150,10 @@ def _apply(rows_kernel, src: np.ndarray, out: np.ndarray) -> None:
 def flat_rows(view: np.ndarray) -> tuple[np.ndarray, int]:
     """The memory of a 2-D view as one contiguous array, and the distance between its rows.
 
-    Row ``y`` is ``flat[y * pitch : y * pitch + cols]``. Kernels with this index have unit stride, so they
-    vectorize, and one array type for all views, so they are compiled once. A view with rows that are not
-    contiguous is copied.
+    Row ``y`` is ``flat[y * pitch : y * pitch + cols]``. Views with rows that are not contiguous are copied.
     """
+    # Kernels with this index have unit stride, so they vectorize, and one array type for all views, so they
+    # are compiled once.
     rows, cols = view.shape
     if view.size == 0:
         return np.empty(0, view.dtype.newbyteorder("=")), 0
@@ -171,12 +167,9 @@ def flat_rows(view: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def gaussian_weights(sigma: float, radius: int, order: int = 0) -> np.ndarray:
-    """Weights of a 1-D Gaussian with standard deviation ``sigma``, or of its derivative of an ``order``.
-
-    The ``2 * radius + 1`` weights are for correlation. They agree to 1e-15 with the reversed
-    ``_gaussian_kernel1d`` of ``scipy.ndimage.gaussian_filter1d``, and have the same bits on every machine:
-    `exp` is our own, and the sums do not depend on BLAS or SIMD.
-    """
+    """``2 * radius + 1`` weights of a 1-D Gaussian, or of its derivative of an ``order``, for correlation."""
+    # They agree to 1e-15 with the reversed ``_gaussian_kernel1d`` of ``scipy.ndimage.gaussian_filter1d``, and
+    # have the same bits on every machine: `exp` is our own, and the sums do not depend on BLAS or SIMD.
     return np.array(_gaussian(float(sigma), radius, order), np.float64)
 
 

@@ -30,10 +30,9 @@ COPIED = 1 << 13
 
 
 def apply(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """Write one of `FUNCTIONS` of two arrays, or of an array and a number.
+    """Write one of `FUNCTIONS` of two arrays, or of an array and a number, to ``out``, which is neither.
 
-    ``out`` has floats (rows, columns) and is neither operand. Operands are converted to its dtype; half
-    precision is computed in float32 and rounded.
+    Operands are converted to its dtype; half precision is computed in float32 and rounded.
     """
     kind = FUNCTIONS[name]
     real = kernel_dtype(out.dtype)

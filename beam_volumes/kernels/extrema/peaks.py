@@ -7,11 +7,9 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 
 @kernel
 def label_peaks(image, labels, out, y0, y1, nx, steps, near, margin):
-    """Whether a voxel has a label, and no neighbour with this label is higher or NaN.
-
-    ``steps``, int64 (steps, 3), lead to the neighbours, and ``margin`` voxels are before the first one of
-    ``image`` and ``labels`` along z, y and x. The first ``near`` steps exclude most voxels.
-    """
+    """Whether a voxel has a label, and no neighbour with this label is higher or NaN."""
+    # ``steps``, int64 (steps, 3), lead to the neighbours, and ``margin`` voxels are before the first one of
+    # ``image`` and ``labels`` along z, y and x. The first ``near`` steps exclude most voxels.
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             _row(image, labels, out, k, y, nx, steps[:near], margin)
@@ -54,12 +52,10 @@ def _row(image, labels, out, k, y, nx, steps, margin):
 
 @kernel
 def scale_peaks(scales, out, y0, y1, nx, start, shape, border, level):
-    """The linear index plus one of voxels above ``level`` with no higher one or NaN around, and 0 elsewhere.
-
-    ``scales`` are responses at the scale before, the voxel's own and the one after, with one more voxel on
-    each side along all axes. Voxels around are the 3 x 3 x 3 of each. ``start`` is the position of the first
-    voxel in a volume of ``shape``; peaks are at least ``border`` voxels from its ends.
-    """
+    """The linear index plus one of voxels above ``level`` with no higher one or NaN around; 0 elsewhere."""
+    # ``scales`` are responses at the scale before, the voxel's own and the one after, with one more voxel on
+    # each side along all axes. Voxels around are the 3 x 3 x 3 of each. ``start`` is the position of the
+    # first voxel in a volume of ``shape``; peaks are at least ``border`` voxels from its ends.
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             at = ((start[0] + k) * shape[1] + start[1] + y) * shape[2] + start[2]

@@ -7,13 +7,12 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 
 @kernel
 def suppress(magnitude, slopes, out, y0, y1, nx, start, shape, thin, low):
-    """The magnitude of a gradient where it is a maximum along its direction and at least ``low``, or 0.
-
-    It is compared with both neighbours in the direction of the gradient, at distance 1 along its largest
-    component, and interpolated linearly along the others. ``slopes`` are the components along the axes z, y,
-    x where ``thin`` is 1; along these, the outer voxels of the volume are 0. ``magnitude`` has one more voxel
-    on each side, along all axes. All have the type of ``out``. ``start`` is the position of the first voxel.
-    """
+    """The magnitude of a gradient where it is a maximum along its direction and at least ``low``, or 0."""
+    # It is compared with both neighbours in the direction of the gradient, at distance 1 along its largest
+    # component, and interpolated linearly along the others. ``slopes`` are the components along the axes z,
+    # y, x where ``thin`` is 1; along these, the outer voxels of the volume are 0. ``magnitude`` has one more
+    # voxel on each side, along all axes. All have the type of ``out``. ``start`` is the position of the first
+    # voxel.
     axes = np.empty(len(slopes), np.int64)
     n = 0
     for axis in range(3):

@@ -41,13 +41,12 @@ class Columns(NamedTuple):
 def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
     """Decompose a footprint in a box with ``deep`` slices; None if it has other columns or too many parts.
 
-    The most frequent run along z is the last level. Columns that contain it are combined to runs along x, and
-    the remaining offsets of longer columns are single voxels.
-
     >>> cross = np.argwhere(np.array([[[0, 1, 0], [1, 1, 1], [0, 1, 0]]]))
     >>> columns_of(cross, 1).parts.tolist()
     [[0, 0, 1], [1, 1, 0], [0, 2, 1]]
     """
+    # The most frequent run along z is the last level. Columns that contain it are combined to runs along x,
+    # and the remaining offsets of longer columns are single voxels.
     if deep > MAX_SLICES:
         return None
     slices: dict[tuple[int, int], list[int]] = {}
@@ -90,17 +89,13 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
 
 @kernel
 def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is_max):
-    """Minimum or maximum over a footprint of columns.
-
-    All input slices of a tile are kept as unsigned integers, and the extremum is the largest. For each
-    result, the extremum over a level's slices is computed from the level before. Tables of runs along x
-    follow for the last level (the chords of Urbach & Wilkinson 2008). One loop over rows of these tables
-    computes the result. Each loop writes one array: a loop that writes three arrays outside of the nearest
-    cache takes twice as long as three loops.
-
-    ``out`` has the type of ``src``, which may be any. ``ly`` and ``lx`` are the size of the footprint's box.
-    A ball of radius 3, with 123 offsets, takes 28 loads and 6 stores per voxel and vector.
-    """
+    """Minimum or maximum over a footprint of columns in a box of ``ly`` rows and ``lx`` columns."""
+    # All input slices of a tile are kept as unsigned integers, and the extremum is the largest. For each
+    # result, the extremum over a level's slices is computed from the level before. Tables of runs along x
+    # follow for the last level (the chords of Urbach & Wilkinson 2008). One loop over rows of these tables
+    # computes the result. Each loop writes one array: a loop that writes three arrays outside of the nearest
+    # cache takes twice as long as three loops. A ball of radius 3, with 123 offsets, takes 28 loads and 6
+    # stores per voxel and vector.
     src, out = as_bytes(src), as_bytes(out)
     lines, results = as_unsigned(src.lines), as_unsigned(out.lines)
     deep = src.firsts.size - out.firsts.size + 1

@@ -79,11 +79,10 @@ def _turn(work, p, q, pq, rp, rq):
 def eigenvalues(work):
     """The eigenvalues of 3 x 3 matrices, descending, in rows 0 to 2.
 
-    A fixed number of cyclic Jacobi rotations (C. G. J. Jacobi 1846; W. Givens' order) without branches, so
-    many matrices are rotated at once and equal matrices have equal eigenvalues.
-
-    ``work``, float64 (6, CHUNK): the elements 00, 11, 22, 01, 02, 12; all are overwritten.
+    ``work``, float64 (6, CHUNK), has the elements 00, 11, 22, 01, 02, 12; all are overwritten.
     """
+    # A fixed number of cyclic Jacobi rotations (C. G. J. Jacobi 1846; W. Givens' order) without branches, so
+    # many matrices are rotated at once and equal matrices have equal eigenvalues.
     for _ in range(_SWEEPS):
         _turn(work, 0, 1, 3, 4, 5)
         _turn(work, 0, 2, 4, 3, 5)
@@ -113,11 +112,10 @@ def _roots(u, v, w, d, e, f):
     """The mean of the eigenvalues, and whether the largest (else the smallest) is isolated from the others.
 
     Between them: half the isolated eigenvalue's offset from the mean, and half the distance of the others.
-
-    The roots of the characteristic polynomial of A - mean of its diagonal are 2p cos(angle / 3 + ...), and
-    the angle's cosine is r = det / (2 p**3) (O. K. Smith, Comm. ACM 4, 1961). For |r|, the sine t of half the
-    angle is at most sqrt(1/2). A polynomial then gives cosine and sine of a third of the angle.
     """
+    # The roots of the characteristic polynomial of A - mean of its diagonal are 2p cos(angle / 3 + ...), and
+    # the angle's cosine is r = det / (2 p**3) (O. K. Smith, Comm. ACM 4, 1961). For |r|, the sine t of half
+    # the angle is at most sqrt(1/2). A polynomial then gives cosine and sine of a third of the angle.
     mean = _mean(u, v, w)
     a, b, c = u - mean, v - mean, w - mean
     square = ((a * a + b * b + c * c) + 2.0 * (d * d + e * e + f * f)) * (1.0 / 6.0)
@@ -210,11 +208,9 @@ def _store(work, element, row, x0, n):
 
 @kernel
 def spread(matrix, out, y0, y1, nx):
-    """The offsets of the eigenvalues of 3 x 3 float32 matrices from their mean, enough to compute all three.
-
-    ``out`` is uint64 with two float32: half the offset of the isolated eigenvalue, negative if it is the
-    smallest, and half the distance of the other two.
-    """
+    """The offsets of the eigenvalues of 3 x 3 float32 matrices from their mean, enough for all three."""
+    # ``out`` is uint64 with two float32: half the offset of the isolated eigenvalue, negative if it is the
+    # smallest, and half the distance of the other two.
     work = np.empty((6, CHUNK))
     _spread_rows(matrix, out, out.lines.view(np.float32), y0, y1, nx, work)
 
@@ -298,12 +294,10 @@ def _smallest(pair, u, v, w, out):
 def ridge(
     matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign
 ):  # fmt: skip
-    """The ridge measure of each voxel, from Hessian matrices.
-
-    ``alpha``, ``beta`` and ``gamma`` are parameters of Frangi's measure. ``gamma <= 0`` gives the
-    structuredness, the root of the sum of squared eigenvalues. ``alpha <= 0``, or ``beta <= 0`` for two axes,
-    gives Sato's tubeness, times ``power``. ``sign`` is 1 for dark ridges, -1 for bright ones.
-    """
+    """The ridge measure of each voxel, from Hessian matrices; ``sign`` is 1 for dark ridges, else -1."""
+    # ``alpha``, ``beta`` and ``gamma`` are parameters of Frangi's measure. ``gamma <= 0`` gives the
+    # structuredness, the root of the sum of squared eigenvalues. ``alpha <= 0``, or ``beta <= 0`` for two
+    # axes, gives Sato's tubeness, times ``power``.
     work = np.empty((6, CHUNK))
     _ridge_rows(matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work)
 

@@ -36,11 +36,9 @@ STREAMED_BYTES = 1 << 19
 
 @row_kernel
 def extremum(a, b, out, is_max, unordered):
-    """The larger or smaller of two rows; NaN wins. They contain NaN or -0.0 only if ``unordered`` is set.
-
-    It is associative bit by bit, so the result does not depend on the order of a window's parts. ``out`` is
-    neither ``a`` nor ``b``. Ordered rows take one instruction.
-    """
+    """The larger or smaller of two rows; NaN wins. They contain NaN or -0.0 only if ``unordered`` is set."""
+    # It is associative bit by bit, so the result does not depend on the order of a window's parts. ``out`` is
+    # neither ``a`` nor ``b``. Ordered rows take one instruction.
     if not unordered:
         if is_max:
             for x in range(out.size):
@@ -62,11 +60,9 @@ def extremum(a, b, out, is_max, unordered):
 
 @row_kernel
 def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, unordered):
-    """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
-
-    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``. All windows share row
-    ``taps - 1``. Suffixes extend up from it and prefixes down; each window combines one of each.
-    """
+    """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``."""
+    # One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``. All windows share row
+    # ``taps - 1``. Suffixes extend up from it and prefixes down; each window combines one of each.
     width = out.shape[1]
     count = rows.size - taps + 1
     if taps == 1:
@@ -109,16 +105,14 @@ def _slide_right(row, taps, out, spare, is_max, unordered):
 
 @kernel
 def extremum_box(src, out, y0, y1, nx, lz, ly, lx, is_max):
-    """Minimum or maximum over a box, separably: along z, then y, then x.
+    """Minimum or maximum over a box of ``lz``, ``ly`` and ``lx`` voxels, separably: along z, then y, then x.
 
-    Uses blocks of van Herk (1992) / Gil & Werman (1993) along z and y, with whole rows, so vectors run along
-    x, and doubling along x. Block borders do not affect results, since an extremum may count a voxel twice.
-
-    ``out`` has the type of ``src``, which may be any. ``lz``, ``ly`` and ``lx`` are the size of the box. It
-    takes about 3 + 3 + log2(lx) row operations per voxel, if at least ``lz`` slices are computed at a time; a
-    block of ``n`` slices costs ``lz + 2 n`` along z. Scratch: ``min(n, lz) * (y1 - y0 + ly - 1)`` rows and
-    ``lz + 2 ly + 6`` more.
+    Scratch for ``n`` slices: ``min(n, lz) * (y1 - y0 + ly - 1)`` rows and ``lz + 2 ly + 6`` more.
     """
+    # Uses blocks of van Herk (1992) / Gil & Werman (1993) along z and y, with whole rows, so vectors run
+    # along x, and doubling along x. Block borders do not affect results, since an extremum may count a voxel
+    # twice. It takes about 3 + 3 + log2(lx) row operations per voxel, if at least ``lz`` slices are computed
+    # at a time; a block of ``n`` slices costs ``lz + 2 n`` along z.
     width = nx + lx - 1
     height = y1 - y0 + ly - 1
     src, out = as_bytes(src), as_bytes(out)
@@ -169,19 +163,17 @@ def _box_of_slices(
 
 @kernel
 def extremum_footprint(src, out, y0, y1, nx, offsets, is_max):
-    """Minimum or maximum over any footprint.
+    """Minimum or maximum over any footprint; ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in raster order.
 
-    The footprint is decomposed into slices, and these into runs along x. For each input slice, tables have
-    the extrema over runs of each length (the chords of Urbach & Wilkinson 2008). A slice of the footprint is
-    the extremum of table rows. It is computed once for all results that use it, and from a smaller slice
-    that it contains. Tables store the rows of a tile end to end, so one loop handles the whole tile. They
-    have unsigned integers, and the extremum is the largest. A footprint of `FEW_TAPS` needs no tables.
-
-    ``out`` has the type of ``src``, which may be any. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in
-    raster order. It takes at most a comparison per voxel and run, and one per input voxel and length of runs.
-    A tile has `TILE_ROWS` by `TILE_COLUMNS`, or the size of the footprint. Scratch: a tile with margins for
-    each length and once more, and ``n`` tiles for ``n`` slices.
+    Scratch: a tile with margins for each length of runs and once more, and ``n`` tiles for ``n`` slices.
     """
+    # The footprint is decomposed into slices, and these into runs along x. For each input slice, tables have
+    # the extrema over runs of each length (the chords of Urbach & Wilkinson 2008). A slice of the footprint
+    # is the extremum of table rows. It is computed once for all results that use it, and from a smaller slice
+    # that it contains. Tables store the rows of a tile end to end, so one loop handles the whole tile. They
+    # have unsigned integers, and the extremum is the largest. It takes at most a comparison per voxel and
+    # run, and one per input voxel and length of runs. A tile has `TILE_ROWS` by `TILE_COLUMNS`, or the size
+    # of the footprint. A footprint of `FEW_TAPS` needs no tables.
     if len(offsets) <= FEW_TAPS:
         _extremum_of_few(src, out, y0, y1, nx, offsets, is_max)
         return

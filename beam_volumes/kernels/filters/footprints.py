@@ -75,15 +75,11 @@ def tabled_lengths(runs):
 
 @kernel
 def growing_slices(runs):
-    """The distinct slices of a footprint, smallest first, as differences from the previous slice.
-
-    The slices of a ball, for example, are nested. A slice that shares fewer than two runs with the previous
-    one starts anew.
-
-    Returns ``kind``, int64: for each tz its distinct slice, or -1 for an empty one; ``first, own``, int64:
-    ``own[first[i] : first[i + 1]]`` are the runs that distinct slice ``i`` starts with or adds; ``grown``,
-    bool: whether it contains the previous one.
-    """
+    """The distinct slices of a footprint, smallest first, as differences from the previous slice."""
+    # The slices of a ball, for example, are nested. A slice that shares fewer than two runs with the previous
+    # one starts anew. Returns ``kind``, int64: for each tz its distinct slice, or -1 for an empty one;
+    # ``first, own``, int64: ``own[first[i] : first[i + 1]]`` are the runs that distinct slice ``i`` starts
+    # with or adds; ``grown``, bool: whether it contains the previous one.
     n = runs[-1, 0] + 1
     begin, taps = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
     for i in range(len(runs)):

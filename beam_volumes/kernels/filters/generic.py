@@ -20,12 +20,10 @@ _lock = Lock()
 
 
 def of_footprint(function: Callable[..., Any]) -> Callable[..., None]:
-    """The kernel that calls a function for each voxel; a process makes only one per function.
-
-    After the arguments in `beam_volumes.kernels.rows` it takes ``offsets`` (int64, tz, ty, tx in the order of
-    the function's voxels) and ``extra``, a tuple of further arguments. The function gets a float64 buffer,
-    which it may change, and returns float64, which is converted by `cast_rounded`.
-    """
+    """The kernel that calls a function for each voxel; a process makes only one per function."""
+    # After the arguments in `beam_volumes.kernels.rows` it takes ``offsets`` (int64, tz, ty, tx in the order
+    # of the function's voxels) and ``extra``, a tuple of further arguments. The function gets a float64
+    # buffer, which it may change, and returns float64, which is converted by `cast_rounded`.
     with _lock:
         return _kernel(function)[0]
 

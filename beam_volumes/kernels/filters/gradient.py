@@ -11,14 +11,12 @@ from beam_volumes.kernels.rows import as_bytes
 def gradient_magnitude(src, out, y0, y1, nx, like, centre, real):
     """The magnitude of the differences ``[-1, 0, 1]`` along each axis, smoothed along the others.
 
-    The smoothing is ``[1, centre, 1]``: 2 for Sobel, 1 for Prewitt. Intermediate results are shared: each row
-    is smoothed and differenced along z, these along y, and those along x.
-
-    ``src`` may have any type; ``out`` is written by `beam_volumes.kernels.casting.rounded`. Differences are
-    computed in the type of ``like`` and ``centre``, which must hold 16 times a voxel, and the magnitude in
-    the type of ``real``, float32 or float64. It takes about 40 operations per voxel and vector. Scratch: 11
-    rows.
+    The smoothing is ``[1, centre, 1]``: 2 for Sobel, 1 for Prewitt. Scratch: 11 rows.
     """
+    # Intermediate results are shared: each row is smoothed and differenced along z, these along y, and those
+    # along x. Differences are computed in the type of ``like`` and ``centre``, which must hold 16 times a
+    # voxel, and the magnitude in the type of ``real``, float32 or float64. It takes about 40 operations per
+    # voxel and vector.
     width = nx + 2
     smooth_z = np.full((3, width), like)  # row r is at r % 3
     differ_z = np.full((3, width), like)
@@ -86,13 +84,13 @@ def _over_x(s0, s2, y0, y1, y2, z0, z1, z2, centre, length):
 
 @kernel
 def second_difference(src, out, y0, y1, nx, first, second, before, start, shape):
-    """The central differences along two axes, one after the other, with `numpy.gradient`'s values.
+    """The central differences along two axes, one after the other, with `numpy.gradient`'s values, in floats.
 
-    At the edges of the volume, a difference is between the outer voxel and the next one. ``src`` and ``out``
-    are float32 or float64. Axes are 0 to 2, ``first <= second``. ``before`` are the slices, rows and columns
-    of ``src`` before ``out``: one along each of the axes, two if they are the same. ``start`` is the
-    position of the first voxel of ``out`` in a volume of a ``shape``. Scratch: two rows.
+    At the edges of the volume, a difference is between the outer voxel and the next one. Scratch: two rows.
     """
+    # Axes are 0 to 2, ``first <= second``. ``before`` are the slices, rows and columns of ``src`` before
+    # ``out``: one along each of the axes, two if they are the same. ``start`` is the position of the first
+    # voxel of ``out`` in a volume of a ``shape``.
     work = np.empty((2, nx + 4), src.lines.dtype)
     _second_differences(src, out, y0, y1, nx, first, second, before, start, shape, work)
 

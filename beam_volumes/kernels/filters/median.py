@@ -27,16 +27,12 @@ def _sort_three(a, b, c, low, middle, high):
 
 @kernel
 def median3(src, out, y0, y1, nx):
-    """Median over 3 x 3 x 3.
-
-    Each voxel column of three slices is sorted once, then each three rows of these; neighbouring medians
-    share both. The median of the sorted block takes a short network of minima and maxima
-    (`beam_volumes.kernels.filters._median_network`), without branches, so it vectorizes. Results with a NaN,
-    and signs of zeros next to a -0.0, are corrected afterwards, since minima and maxima do not order them.
-
-    ``out`` has the type of ``src``, which may be any. About 140 minima and maxima per voxel and vector.
-    Scratch: 18 rows.
-    """
+    """Median over 3 x 3 x 3, of any type. Scratch: 18 rows."""
+    # Each voxel column of three slices is sorted once, then each three rows of these; neighbouring medians
+    # share both. The median of the sorted block takes a short network of minima and maxima
+    # (`beam_volumes.kernels.filters._median_network`), without branches, so it vectorizes: about 140 per
+    # voxel and vector. Results with a NaN, and signs of zeros next to a -0.0, are corrected afterwards, since
+    # minima and maxima do not order them.
     src, out = as_bytes(src), as_bytes(out)
     width = nx + 2
     by_z = np.empty((9, width), src.lines.dtype)  # rank i of row r at 3 (r % 3) + i

@@ -67,17 +67,14 @@ def _bisect(keys, line, tx, rank, low, high, limit, below):
 
 @kernel
 def rank_footprint(src, out, y0, y1, nx, offsets, rank):
-    """The value of ``rank`` (0 is the smallest) under any footprint.
+    """The value of ``rank`` (0 is the smallest) under any footprint of ``n`` voxels, ``0 <= rank < n``.
 
-    Bisection on the value, for a row of voxels at a time. Values become unsigned integers of the same order.
-    The result is built from its highest bit: a bit is set if at most ``rank`` values are below the number
-    with this bit. This only compares and counts, so it vectorizes. Bits that all values around a row share
-    are skipped.
-
-    ``out`` has the type of ``src``, which may be any. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in
-    raster order, and ``0 <= rank < n``. ``n`` comparisons per voxel, vector and bit in which values differ.
-    Scratch: a row for each distinct (tz, ty) and five more.
+    ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in order. Scratch: a row for each (tz, ty) and five more.
     """
+    # Bisection on the value, for a row of voxels at a time. Values become unsigned integers of the same
+    # order. The result is built from its highest bit: a bit is set if at most ``rank`` values are below the
+    # number with this bit. This only compares and counts, so it vectorizes: ``n`` comparisons per voxel,
+    # vector and bit. Bits that all values around a row share are skipped.
     src, out = as_bytes(src), as_bytes(out)
     at, line = lines_of_taps(offsets)
     tx = np.ascontiguousarray(offsets[:, 2])

@@ -17,16 +17,13 @@ _WHOLE = 64
 def rank_box(src, out, y0, y1, nx, lz, ly, lx, rank):
     """The value of ``rank`` (0 is the smallest) over a box, for bool, uint8 or int8.
 
-    The value is above ``t`` if at most ``rank`` voxels of the box are <= ``t``. Three sliding sums of 0s and
-    1s count them at the same cost for any size. A tile tries thresholds from the middle of its values
-    outwards. If none or all of its results are above a threshold, half of the remaining ones are skipped. So
-    it takes about as many thresholds as there are different results in the tile: few for large boxes. All of
-    it vectorizes.
-
-    ``out`` has the type of ``src``. The box has ``lz < 256``, fewer than 65536 voxels, and
-    ``0 <= rank < lz * ly * lx``. About ``8 + log2(lx)`` operations per voxel, vector and threshold. Scratch:
-    a tile with margins, one without, and eight slices.
+    ``lz < 256``, with fewer than 65536 voxels. Scratch: a tile with margins, one without, and eight slices.
     """
+    # The value is above ``t`` if at most ``rank`` voxels of the box are <= ``t``. Three sliding sums of 0s
+    # and 1s count them at the same cost for any size. A tile tries thresholds from the middle of its values
+    # outwards. If none or all of its results are above a threshold, half of the remaining ones are skipped.
+    # So it takes about as many thresholds as there are different results in the tile: few for large boxes.
+    # All of it vectorizes. About ``8 + log2(lx)`` operations per voxel, vector and threshold.
     src, out = as_bytes(src), as_bytes(out)
     slices, dtype = out.firsts.size, src.lines.dtype
     depth, tall = min(TILE[0], slices), min(TILE[1], y1 - y0)

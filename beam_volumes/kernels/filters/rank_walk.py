@@ -24,18 +24,15 @@ _NOWHERE = np.uint32(_LONGEST << 2 * _FIELD | _LONGEST << _FIELD | _LONGEST)  # 
 
 @kernel
 def rank_walk(src, out, y0, y1, nx, lz, ly, lx, rank):
-    """The value of ``rank`` (0 is the smallest) over a box, for any type.
+    """The value of ``rank`` (0 is the smallest) over a box of up to 256 voxels along each axis, for any type.
 
-    The voxels of a tile and its margins are sorted once, and then identified by their index in this order.
-    From one box to the next along x, entering and leaving voxels below the last result are counted. From
-    there, a walk up or down the order skips voxels outside of the box. Both vectorize, and the walk is short
-    because neighbouring results are similar.
-
-    ``out`` has the type of ``src``, which may be any. ``lz``, ``ly`` and ``lx``, at most 256 each, are the
-    size of the box, and ``0 <= rank < lz * ly * lx``. It takes ``2 lz ly`` comparisons per voxel and vector,
-    a walk, and the sorting of 3 to 7 voxels for each of the tile's own. Scratch: 16 bytes and two keys per
-    sorted voxel: `TILE_VOXELS`, or ten boxes if they are more.
+    Scratch: 16 bytes and two keys per sorted voxel: `TILE_VOXELS`, or ten boxes if they are more.
     """
+    # The voxels of a tile and its margins are sorted once, and then identified by their index in this order.
+    # From one box to the next along x, entering and leaving voxels below the last result are counted. From
+    # there, a walk up or down the order skips voxels outside of the box. Both vectorize, and the walk is
+    # short because neighbouring results are similar. It takes ``2 lz ly`` comparisons per voxel and vector, a
+    # walk, and the sorting of 3 to 7 voxels for each of the tile's own.
     src, out = as_bytes(src), as_bytes(out)
     slices = out.firsts.size
     tz, ty, tx = tile_shape(slices, y1 - y0, nx, lz, ly, lx)

@@ -75,11 +75,9 @@ def _correlate_slices(
 
 @kernel
 def correlate_nd(src, out, y0, y1, nx, offsets, weights):
-    """Sum of ``weights[i]`` times the voxel at ``offsets[i]``, in the given order.
+    """Sum of ``weights[i]``, float32 or float64 as sums, times the voxel at ``offsets[i]``, in this order.
 
-    ``src`` may have any type; ``out`` is written by `beam_volumes.kernels.casting.rounded`. ``offsets``,
-    int64 (n, 3), are tz, ty, tx >= 0 of the nonzero weights in raster order. ``weights`` are float32 or
-    float64, and so are the sums. ``n`` multiply-adds per voxel and vector. Scratch: one row.
+    ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 of the nonzero weights. Scratch: one row.
     """
     lines, pitch = as_bytes(src).lines, src.lines.shape[1]
     firsts = src.firsts * pitch + src.left

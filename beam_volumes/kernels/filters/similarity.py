@@ -38,12 +38,11 @@ def exp_of_minus(t):
 
 @kernel
 def bilateral(src, out, y0, y1, nx, offsets, weights, own, scale):
-    """The mean of a footprint, weighted by ``weights * exp(-scale * difference**2)``.
+    """The mean of a footprint, weighted by ``weights * exp(-scale * difference**2)``; NaN if it contains one.
 
-    ``own`` is the offset of the voxel itself. Sums are in the type of ``scale``, float32 or float64; the
-    weights are float32. ``src`` may have any type. A result is NaN where its footprint contains one.
-    ``offsets``, int64 (n, 3), are tz, ty, tx >= 0. Scratch: four rows.
+    ``offsets``, int64 (n, 3), are tz, ty, tx >= 0, and ``own`` the voxel's own one. Scratch: four rows.
     """
+    # Sums are in the type of ``scale``, float32 or float64; the weights are float32.
     src = as_bytes(src)
     centre, total = np.empty(nx, out.lines.dtype), np.empty(nx, out.lines.dtype)
     weight = np.empty(nx, out.lines.dtype)
@@ -168,12 +167,11 @@ def _copy_block(src, k, y, x, shape, out):
 def nl_means(src, out, y0, y1, nx, patch, reach, less, scale):
     """The mean of voxels within ``reach``, weighted by the similarity of their surroundings.
 
-    The weight is ``exp(-d)``, where ``d`` is the sum of squared differences of patches minus ``less``, at
-    least 0, times ``scale``. Each sum is computed for its own voxel, never as a
-    running sum, so it does not depend on blocks. ``scale`` and ``less`` are float32 or float64, as all sums;
-    weights are float32. ``patch``, odd, and ``reach`` are tuples along z, y, x. Scratch: a block with its
-    halo, and two with the halo of a patch.
+    Scratch: a block with its halo, and two with the halo of a patch.
     """
+    # The weight is ``exp(-d)``, where ``d`` is the sum of squared differences of patches minus ``less``, at
+    # least 0, times ``scale``. Each sum is computed for its own voxel, never as a running sum, so it does not
+    # depend on blocks. Sums have the type of ``scale`` and ``less``, float32 or float64; weights are float32.
     src = as_bytes(src)
     around = (patch[0] + 2 * reach[0] - 1, patch[1] + 2 * reach[1] - 1, patch[2] + 2 * reach[2] - 1)
     block = (min(BLOCK[0], out.firsts.size), min(BLOCK[1], y1 - y0), min(BLOCK[2], nx))

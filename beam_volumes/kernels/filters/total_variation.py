@@ -58,15 +58,11 @@ def _rows(src, new, old, image, above, y0, y1, end, x0, x1, denoises, ascends, t
 
 @kernel
 def iterate(src, new, old, image, above, y0, y1, end, x0, x1, denoises, ascends, tau, ratio):
-    """One iteration of Chambolle's method in rows ``y0:y1`` and columns ``x0:x1`` of two slices.
-
-    ``new`` is the dual field of a slice, and ``src`` its input. With ``denoises``, ``above`` becomes the
-    denoised slice. ``old`` is the field of the slice below, and ``image`` the denoised slice there. With
-    ``ascends``, ``old`` is updated in place. A slice that is not updated is the final one: each NaN gets
-    the same bits.
-
-    Fields have three components and a row and a column of zeros first. ``src``, ``image`` and ``above`` are
-    `Rows` of one slice; ``image`` has one more column than the field. Rows end before ``end``.
-    """
+    """One iteration of Chambolle's method in rows ``y0:y1`` and columns ``x0:x1`` of two slices."""
+    # ``new`` is the dual field of a slice, and ``src`` its input. With ``denoises``, ``above`` becomes the
+    # denoised slice. ``old`` is the field of the slice below, and ``image`` the denoised slice there. With
+    # ``ascends``, ``old`` is updated in place. A slice that is not updated is the final one: each NaN gets
+    # the same bits. Fields have three components and a row and a column of zeros first; ``image`` has one
+    # more column than the field. Rows end before ``end``.
     src = as_bytes(src)
     _rows(src, new, old, image, above, y0, y1, end, x0, x1, denoises, ascends, tau, ratio)

@@ -14,14 +14,13 @@ TILE_ROWS = 64
 
 @kernel
 def uniform_box(src, out, y0, y1, nx, lz, ly, lx, flat, solid, scale):
-    """The sum over a box times ``scale``; the sum is of integers, so its order does not matter.
+    """The sum over a box of bool or integers times ``scale``; the order of its terms does not matter.
 
-    ``src`` is bool or an integer type; ``out`` is written by `beam_volumes.kernels.casting.rounded`. ``lz``,
-    ``ly`` and ``lx`` are the size of the box. ``flat`` and ``solid`` are zeros of integer types that hold a
-    sum over z and y, and over the box. ``scale`` is float32 or float64. About ``5 + 1.5 log2(lx)`` operations
-    per voxel and vector for any size. The last addition along x, the scale and the rounding are one
-    loop. Scratch: ``TILE_ROWS + ly`` rows of ``flat`` and two of ``solid``.
+    Scratch: ``TILE_ROWS + ly`` rows of ``flat`` and two of ``solid``.
     """
+    # ``flat`` and ``solid`` are zeros of integer types that hold a sum over z and y, and over the box.
+    # ``scale`` is float32 or float64. About ``5 + 1.5 log2(lx)`` operations per voxel and vector for any
+    # size. The last addition along x, the scale and the rounding are one loop.
     width = nx + lx - 1
     tall = min(TILE_ROWS, y1 - y0)
     over_z = np.full((tall + ly - 1, width), flat)

@@ -27,13 +27,11 @@ def parity(weights):
 
 @row_kernel
 def weighted_sum(voxels, starts, weights, pairing, out):
-    """``out[x] = sum over t of weights[t] * voxels[starts[t] + x]``, in the type of ``out``.
-
-    Terms are added in the order of ``weights``. With a ``pairing`` other than `GENERAL`, the centre comes
-    first, then pairs from the outermost inwards (scipy's order, with half the multiplications). Zero weights
-    are multiplied, too, so a NaN under them propagates. Several terms share one loop over the row, which
-    saves L1 traffic without changing the operations.
-    """
+    """``out[x] = sum over t of weights[t] * voxels[starts[t] + x]``, in the type of ``out``."""
+    # Terms are added in the order of ``weights``. With a ``pairing`` other than `GENERAL`, the centre comes
+    # first, then pairs from the outermost inwards (scipy's order, with half the multiplications). Zero
+    # weights are multiplied, too, so a NaN under them propagates. Several terms share one loop over the row,
+    # which saves L1 traffic without changing the operations.
     if pairing == GENERAL:
         _general(voxels, starts, weights, out)
     elif pairing == SYMMETRIC:

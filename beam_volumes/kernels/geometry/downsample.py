@@ -111,10 +111,9 @@ def _divided_for(high, low, n, dtype):
 
 @kernel
 def pick(src, out, y0, y1, nx, rows, cols, factors, method):
-    """One voxel of each window: the minimum (0), maximum (1), lower median (2) or mode (3).
+    """One voxel of each window: the minimum (0), maximum (1), lower median (2) or smallest mode (3).
 
-    The smallest of several modes is returned. NaN if the window contains one; -0.0 is less than 0.0, but
-    equal for the mode. Other parameters are described in `mean`.
+    NaN if the window contains one; -0.0 is less than 0.0, but equal for the mode. See `mean` for parameters.
     """
     if method == 3 and max(factors) <= 2 and _is_whole(src.lines.dtype):
         _halves(src, out, y0, y1, nx, rows, cols, factors, True)
@@ -235,11 +234,9 @@ def _is_real_of(dtype):
 
 @kernel
 def _real_halves(src, out, y0, y1, nx, rows, cols, factors):
-    """Means of floats in windows of at most two voxels along each axis.
-
-    Sums are in the order of the voxels, for many windows at once. Windows have 1, 2, 4 or 8 voxels, so
-    multiplication by the inverse is exact.
-    """
+    """Means of floats in windows of at most two voxels along each axis."""
+    # Sums are in the order of the voxels, for many windows at once. Windows have 1, 2, 4 or 8 voxels, so
+    # multiplication by the inverse is exact.
     fz, fy, fx = factors
     for k in range(out.firsts.size):
         za = k * fz

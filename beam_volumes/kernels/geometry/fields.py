@@ -15,12 +15,12 @@ def at_field(
 ):  # fmt: skip
     """The voxels at the positions in three ``fields``, or at distances from each voxel if ``relative``.
 
-    ``src``, ``start``, ``shape``, ``at``, ``taps`` (1 for the nearest voxel, or the order plus 1), ``mode``
-    and ``cval`` are described at `beam_volumes.kernels.geometry.resample.affine`. Axes that are not ``moved``
-    have no field. Positions are those in a volume of ``extent``, which begins at ``lead`` in ``shape``;
-    voxels around it are not computed. If a distance is not within ``reach``, ``wrong``, float64 (5,), becomes
-    1, the position of this voxel in the volume, and its distance along the first such axis.
+    Other parameters are described in `beam_volumes.kernels.geometry.resample.affine`.
     """
+    # ``taps`` are 1 for the nearest voxel, or the order plus 1. Axes that are not ``moved`` have no field.
+    # Positions are those in a volume of ``extent``, which begins at ``lead`` in ``shape``; voxels around it
+    # are not computed. If a distance is not within ``reach``, ``wrong``, float64 (5,), becomes 1, the
+    # position of this voxel in the volume, and its distance along the first such axis.
     order, linear = taps.max() - 1, taps[0] == 2 and taps[1] == 2 and taps[2] == 2
     outside = away(cval, out.lines.dtype)
     weight, index = np.ones((3, MAX_TAPS), np.float64), np.empty((3, MAX_TAPS), np.int64)

@@ -72,8 +72,7 @@ def tile_boxes(start, stop, bounds, inverse, shift, extent, order):
 def voxels_of_cells(shape, cell, by_layer, bounds, inverse, shift, extent, order, chunk):
     """The voxels of tiles that a cell of the result needs at most, and those in chunks of all cells.
 
-    ``by_layer``: the tiles, sorted by their first position along z. ``chunk``, int64 (tiles, 3), is the
-    shape of the chunks of each tile.
+    ``by_layer``: the tiles, sorted by first position along z. ``chunk``, int64 (tiles, 3): shapes of chunks.
     """
     low, high, box = np.empty(3, np.int64), np.empty(3, np.int64), np.empty((3, 2), np.int64)
     layers, rows, cols = -(-shape[0] // cell[0]), -(-shape[1] // cell[1]), -(-shape[2] // cell[2])
@@ -190,12 +189,9 @@ def blend(
     data, begins, boxes, bounds, inverse, shift, extent, gain, offset, start, order, blending, fill,
     out,
 ):  # fmt: skip
-    """Blend parts of tiles into a box of the result.
-
-    ``data``: the voxels of all parts, in C order one after the other; part t begins at ``begins[t]`` and
-    has the voxels ``boxes[t]`` of its tile. ``start``: the position of the box. ``fill``, float64, is the
-    value where no tile is. ``out`` is C-contiguous, of three axes.
-    """
+    """Blend parts of tiles into a box of the result, at ``start``, which is ``fill`` where no tile is."""
+    # ``data`` has the voxels of all parts, in C order one after the other; part t begins at ``begins[t]`` and
+    # has the voxels ``boxes[t]`` of its tile. ``fill`` is float64. ``out`` is C-contiguous, of three axes.
     depth, rows, cols = out.shape
     sums = np.empty((3, cols), np.float64)  # of weighted values, of weights, and the latest value
     count = np.empty(cols, np.int64)

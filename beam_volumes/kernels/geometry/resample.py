@@ -108,12 +108,11 @@ def tap(i, n, mode):
 
 @kernel
 def taps_along(start, stop, before, scale, half, n, taps, mode):
-    """Voxels and weights for positions ``start`` to ``stop`` of the result along an axis.
+    """Voxels, int64, and weights, float64, for positions ``start`` to ``stop`` of the result along an axis.
 
-    Position v is at ``(v + before + half) * scale - half`` of the input, which has extent ``n``. ``taps`` is
-    1 for the nearest voxel, 2 for linear interpolation. ``mode`` is one of `MODES`. Returns ``index``, int64,
-    and ``weight``, float64, both (stop - start, taps).
+    Position v is at ``(v + before + half) * scale - half`` of the input, which has extent ``n``.
     """
+    # ``taps`` is 1 for the nearest voxel, 2 for linear interpolation. ``mode`` is one of `MODES`.
     index = np.empty((stop - start, taps), np.int64)
     weight = np.ones((stop - start, taps), np.float64)
     for k in range(stop - start):
@@ -132,11 +131,7 @@ def taps_along(start, stop, before, scale, half, n, taps, mode):
 
 @kernel
 def gather(src, out, y0, y1, nx, iz, iy, ix, cval):
-    """Copy voxels.
-
-    ``iz``, ``iy``, ``ix``, int64: the slice, row and column of the input for each slice, row from ``y0`` and
-    column of the result; a negative index selects the constant ``cval``, a scalar of the dtype.
-    """
+    """Copy voxels at int64 slices, rows (from ``y0``) and columns; those at negative ones are ``cval``."""
     for k in range(iz.size):
         for y in range(y0, y1):
             row, at = out.lines[out.firsts[k] + y, out.left : out.left + nx], iy[y - y0]
@@ -180,10 +175,10 @@ def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
 def first_beyond(begun, step, at, low, high, limit, sign, strict):
     """The first column in ``low .. high`` with a coordinate ``sign * c >= limit``, or ``>`` if ``strict``.
 
-    The coordinate of column x is ``begun + (at + x) * step``. ``sign * c`` does not decrease with x, also
-    when it is rounded, so a binary search of this expression finds the exact column. It begins at both ends
-    and around the solution of the equation.
+    The coordinate of column x is ``begun + (at + x) * step``.
     """
+    # ``sign * c`` does not decrease with x, also when it is rounded, so a binary search of this expression
+    # finds the exact column. It begins at both ends and around the solution of the equation.
     near = np.int64(min(max((sign * limit - begun) / step - at, low), high))
     probes = low, high - 1, near - 1, near + 2
     n = 0
@@ -330,12 +325,10 @@ def affine_inner(voxels, width, firsts, start, row, column, begun, step, taps, s
 
 @kernel
 def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval):
-    """Voxels at ``matrix @ position + offset``.
-
-    ``start`` is the position of the input's first voxel in its volume of ``shape``, and ``at`` the position
-    of the result's first voxel in its own. ``matrix`` and ``offset`` are float64 (3, 3) and (3,). ``taps``,
-    int64 (3,), is 1 or 2 voxels along each axis; all 1 for the nearest. ``mode`` is one of `MODES`.
-    """
+    """Voxels at ``matrix @ position + offset``, float64."""
+    # ``start`` is the position of the input's first voxel in its volume of ``shape``, and ``at`` the position
+    # of the result's first voxel in its own. ``taps``, int64 (3,), is 1 or 2 voxels along each axis; all 1
+    # for the nearest. ``mode`` is one of `MODES`.
     nearest = taps[0] + taps[1] + taps[2] == 3
     outside = away(cval, out.lines.dtype)
     first, weight = np.empty(3, np.int64), np.ones((3, 2), np.float64)

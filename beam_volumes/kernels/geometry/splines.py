@@ -15,11 +15,9 @@ MAX_TAPS = 6
 
 @row_kernel
 def spline_weights(x, order, weights):
-    """Weights of the ``order + 1`` voxels around a position, ``x`` after the voxel ``order // 2``.
-
-    ``x`` is from 0 to 1 for odd orders, and from -0.5 to 0.5 for even ones. The last weight is 1 minus the
-    others.
-    """
+    """Weights of the ``order + 1`` voxels around a position, ``x`` after the voxel ``order // 2``."""
+    # ``x`` is from 0 to 1 for odd orders, and from -0.5 to 0.5 for even ones. The last weight is 1 minus the
+    # others.
     y, z = x, 1.0 - x
     if order == 2:
         y = 0.5 - x
@@ -76,10 +74,9 @@ def spline_taps_along(start, stop, before, scale, half, lead, n, order, mode):
 
 @kernel
 def interpolate_spline(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
-    """Weighted sums of voxels along z and y, and then along x.
+    """Weighted sums of voxels along z and y, and then along x. Scratch: one row of the input.
 
-    `beam_volumes.kernels.geometry.resample.interpolate` has the same arguments. Scratch: one row of the
-    input.
+    `beam_volumes.kernels.geometry.resample.interpolate` has the same arguments.
     """
     outside, left, right = away(cval, out.lines.dtype), src.lines.shape[1], 0
     constant = np.float64(cval)
@@ -137,10 +134,9 @@ def _sum_along(sums, left, ix, wx, missing, outside, row):
 
 @kernel
 def affine_spline(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval):
-    """Splines at ``matrix @ position + offset``.
+    """Splines at ``matrix @ position + offset``; ``taps`` is ``order + 1``, or 1 along whole coordinates.
 
-    `beam_volumes.kernels.geometry.resample.affine` has the same arguments, except that ``taps`` is
-    ``order + 1`` or, along axes with whole coordinates, 1.
+    `beam_volumes.kernels.geometry.resample.affine` has the same other arguments.
     """
     outside = away(cval, out.lines.dtype)
     weight, index = np.ones((3, MAX_TAPS), np.float64), np.empty((3, MAX_TAPS), np.int64)

@@ -48,14 +48,13 @@ def table_of(dtype: np.dtype, kind: int) -> np.ndarray:
 
 @kernel
 def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale):
-    """Write one number for each pixel's three channels.
+    """Write one number for each pixel's three channels, computed in float64 in one order and rounded once.
 
-    ``table`` maps values of the channels; if it is empty, values are numbers themselves. ``kind`` is `SUM`,
-    the weighted sum; `DENSITIES`, the weighted sum of logarithms divided by ``scale``, at least 0; its
-    inverse `LIGHT`, ``exp`` of minus the weighted sum times ``scale``, at most 1; or the components of HSV,
-    `HUE`, `SATURATION` and `VALUE`. ``weights`` are float64, for the kinds with a sum. Everything is computed
-    in float64 in one order of operations, and rounded once.
+    ``table`` maps values of the channels; if it is empty, values are numbers themselves.
     """
+    # ``kind`` is `SUM`, the weighted sum; `DENSITIES`, the weighted sum of logarithms divided by ``scale``,
+    # at least 0; its inverse `LIGHT`, ``exp`` of minus the weighted sum times ``scale``, at most 1; or the
+    # components of HSV, `HUE`, `SATURATION` and `VALUE`. ``weights`` are float64, for the kinds with a sum.
     if kind <= DENSITIES and 0 < table.size <= FEW:
         u, v, w = np.empty(table.size), np.empty(table.size), np.empty(table.size)
         total = 0.0

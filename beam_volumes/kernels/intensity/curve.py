@@ -25,14 +25,13 @@ def between(x, x0, x1, y0, y1):
 
 @kernel
 def along_curve(src, out, y0, y1, nx, xs, ys, table):
-    """Write a piecewise linear function of each voxel.
+    """Write a piecewise linear function of each voxel, constant outside of its points, with ascending ``xs``.
 
-    NaN gives NaN; integers are rounded half to even and clipped to the dtype's range. ``xs`` and
-    ``ys``, float64, are points with ascending ``xs``; outside of them the function is constant.
-    ``table`` means that voxels are integers and ``xs`` consecutive, so no search is needed. It
-    agrees with `numpy.interp`, in one order of operations on all processors: the slope between two
-    points times the distance from the first.
+    NaN gives NaN; integers are rounded half to even and clipped to the dtype's range.
     """
+    # ``table`` means that voxels are integers and ``xs`` consecutive, so no search is needed. It agrees with
+    # `numpy.interp`, in one order of operations on all processors: the slope between two points times the
+    # distance from the first.
     n = xs.size
     first, last = xs[0], xs[n - 1]
     for k in range(out.firsts.size):
@@ -69,12 +68,11 @@ def along_curve(src, out, y0, y1, nx, xs, ys, table):
 def shift_and_scale(
     src, out, y0, y1, nx, low, high, center, scale, base, at, step_z, step_y, step_x
 ):
-    """Write ``(clipped - center[i]) * scale[i] + base[i]`` for each voxel.
+    """Write ``(clipped - center[i]) * scale[i] + base[i]`` for each voxel, with limits ``low`` and ``high``.
 
-    Computed in float64; integers are rounded half to even and clipped to the dtype's range. ``low``
-    and ``high`` are the limits of clipping; NaN stays NaN. All five arrays are float64, and the
-    index of a voxel's numbers is ``i = at + k * step_z + y * step_y + x * step_x``.
+    Computed in float64; integers are rounded half to even and clipped to the dtype's range; NaN stays NaN.
     """
+    # The index of a voxel's numbers is ``i = at + k * step_z + y * step_y + x * step_x``.
     results = np.empty(nx)
     for k in range(out.firsts.size):
         for y in range(y0, y1):

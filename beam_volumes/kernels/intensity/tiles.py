@@ -24,11 +24,9 @@ def _bins(row, low, wide, per_bin, bins):
 def count_in_tiles(
     src, pitch, rows, cols, low, wide, per_bin, weight, y, y_more, x, x_more, counts
 ):
-    """Add ``weight`` to the counts of the tiles of each voxel, (tiles along y, along x, bins).
-
-    ``y`` and ``x`` are the tiles of rows and columns. The last tile extends beyond the volume and repeats
-    rows ``y_more`` and columns ``x_more`` times.
-    """
+    """Add ``weight`` to the counts of the tiles of each voxel, (tiles along y, along x, bins)."""
+    # ``y`` and ``x`` are the tiles of rows and columns. The last tile extends beyond the volume and repeats
+    # rows ``y_more`` and columns ``x_more`` times.
     bins = np.empty(cols, np.int64)
     last_y, last_x = counts.shape[0] - 1, counts.shape[1] - 1
     for j in range(rows):
@@ -107,9 +105,9 @@ def _nearest(at, size, tiles):
 def between_tiles(src, out, y0, y1, nx, start, sizes, low, wide, per_bin, curves):
     """Interpolate between the levels that the curves of the nearest tiles have for a voxel.
 
-    ``curves`` has the axes z, y and x of tiles, and bins. ``start`` is the position of the first voxel of
-    ``out``, and ``sizes`` the extent of a tile. Sums are in float32, in the order of scikit-image.
+    ``curves`` has the axes z, y and x of tiles, and bins; ``sizes`` are the extent of a tile.
     """
+    # Sums are in float32, in the order of scikit-image.
     nz, ny, nx_tiles, nbins = curves.shape
     flat = curves.reshape(-1)
     bins, sums = np.empty(nx, np.int64), np.empty(nx, np.float32)

@@ -155,21 +155,19 @@ def faces(
     core: tuple[int, int, int],
     into: tuple,
 ) -> None:
-    """Accumulate the faces of every pair.
+    """Accumulate the faces of every pair in the first ``core`` slices, rows and columns: all, or all but one.
 
-    ``labels`` is (slices, rows, columns), and ``below`` (rows, columns) the plane before the first slice, or
-    one without rows. ``values`` are boundary volumes for faces across z, y and x, or anything without them,
-    and ``values_below`` the values of the plane before, unless faces have the upper voxel's value. ``core``
-    is the number of owned slices, rows and columns: all, or all but one.
-
-    ``into`` has ``keys, place``: the table of `discover`, and the row of each slot's pair; ``valued``:
-    whether there is a boundary volume; ``rule``: `MEAN`, `LARGEST` or `OWN`; ``only_extremes``: whether sums
-    and bins stay empty, and infinite values count, too; ``edges``: of the histogram's bins, float64
-    ascending; the last bin includes its upper edge, values outside are not counted; ``base``: for
-    `add_double`. The results are ``faces`` int64 (pairs, 3) across z, y, x; ``used`` int64 (pairs,) faces
-    with finite values; ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the sum, or without
-    digits to skip it; ``bins`` int64 (pairs, bins).
+    ``below`` (rows, columns) is the plane before the first slice, or one without rows.
     """
+    # ``values`` are boundary volumes for faces across z, y and x, or anything without them, and
+    # ``values_below`` the values of the plane before, unless faces have the upper voxel's value. ``into`` has
+    # ``keys, place``: the table of `discover`, and the row of each slot's pair; ``valued``: whether there is
+    # a boundary volume; ``rule``: `MEAN`, `LARGEST` or `OWN`; ``only_extremes``: whether sums and bins stay
+    # empty, and infinite values count, too; ``edges``: of the histogram's bins, float64 ascending; the last
+    # bin includes its upper edge, values outside are not counted; ``base``: for `add_double`. The results are
+    # ``faces`` int64 (pairs, 3) across z, y, x; ``used`` int64 (pairs,) faces with finite values;
+    # ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the sum, or without digits to skip it;
+    # ``bins`` int64 (pairs, bins).
     _faces(
         strided(labels), labels.shape, strided(below), below.size > 0,
         (strided(values[0]), strided(values[1]), strided(values[2])), strided(values_below), core, into,

@@ -243,24 +243,22 @@ def merge_nearest(
 ):
     """Merge pairs that are each other's best neighbours, as long as this is certain.
 
-    ``how`` is the kind of score; ``share`` the quantile and ``fraction`` the threshold of means, each a
-    fraction of two int64; ``threshold`` is for other scores. ``limits`` are two int64: pairs of a larger
-    size, and pairs with both sizes at least the second, are left; -1 for none. Regions with more than
-    ``max_neighbours`` neighbours are treated as ``stuck``.
-
-    Boundaries have ``edges``: ``links`` int32 (n, 4), with regions in the first two columns; ``fractions``
-    int64 (n, 2), sums and counts; ``scores`` float64; ``bins`` int64 (n, bins). Arrays that a score does not
-    need may be empty. Rows of a pair are combined, except between stuck regions.
-
-    Regions, in the order of names, have ``regions``: ``sizes`` int64, ``stuck`` bool, and ``parent`` int32
-    (0, 1, ...), which leads to the region that contains a region. ``lists`` is scratch, int32: three times -1
-    for each region, and one more number than regions. ``found`` receives merges: ``pairs`` int32 (n, 2),
-    ``fractions`` int64 (n, 2) or ``scores`` float64, ``sizes`` int64, with room for the smaller number of
-    boundaries and regions.
-
-    Returns the number of merges, and whether a region has more than ``max_neighbours`` neighbours. Remaining
-    boundaries have ``links`` >= 0.
+    Returns the number of merges, and whether a region has too many neighbours. Links left are >= 0.
     """
+    # ``how`` is the kind of score; ``share`` the quantile and ``fraction`` the threshold of means, each a
+    # fraction of two int64; ``threshold`` is for other scores. ``limits`` are two int64: pairs of a larger
+    # size, and pairs with both sizes at least the second, are left; -1 for none. Regions with more than
+    # ``max_neighbours`` neighbours are treated as ``stuck``.
+    #
+    # Boundaries have ``edges``: ``links`` int32 (n, 4), with regions in the first two columns; ``fractions``
+    # int64 (n, 2), sums and counts; ``scores`` float64; ``bins`` int64 (n, bins). Arrays that a score does
+    # not need may be empty. Rows of a pair are combined, except between stuck regions. Regions, in the order
+    # of names, have ``regions``: ``sizes`` int64, ``stuck`` bool, and ``parent`` int32 (0, 1, ...), which
+    # leads to the region that contains a region.
+    #
+    # ``lists`` is scratch, int32: three times -1 for each region, and one more number than regions. ``found``
+    # receives merges: ``pairs`` int32 (n, 2), ``fractions`` int64 (n, 2) or ``scores`` float64, ``sizes``
+    # int64, with room for the smaller number of boundaries and regions.
     links, fractions, scores, bins = edges
     sizes, stuck, parent = regions
     heads, tails, marks, chain = lists
@@ -345,18 +343,16 @@ def _sift(how, heap, count, at, fractions, last, names):
 def merge_greedily(how, share, fraction, threshold, limits, edges, regions, table, heap, found):
     """As `merge_nearest`, but merge the best of all pairs repeatedly, for any number of neighbours.
 
-    When two regions merge, their boundaries move to the list of the merged region. If two boundaries then
-    have the same pair, the one with the better score absorbs the other. A queue orders boundaries by their
-    last known scores. It suffices to update the score of a boundary at the head of the queue.
-
-    ``edges`` also have ``last`` float64 and ``names`` uint64, scratch, and ``fractions`` two more columns.
-    ``regions`` are ``sizes``, ``stuck``, and int32 scratch: ``numbers`` (0, 1, ...), ``heads`` (-1) and
-    ``degrees`` (0). ``table`` is scratch: uint64 zeros and int32, with a power of two above the number of
-    boundaries as length. ``heap`` is int32 with the length of boundaries.
-
-    Returns the number of merges. Remaining boundaries have ``links`` >= 0, indices of ``numbers``, ``sizes``
-    and ``stuck``.
+    Returns the number of merges; ``links`` of remaining boundaries are indices of ``sizes``, others are < 0.
     """
+    # When two regions merge, their boundaries move to the list of the merged region. If two boundaries then
+    # have the same pair, the one with the better score absorbs the other. A queue orders boundaries by their
+    # last known scores. It suffices to update the score of a boundary at the head of the queue.
+    #
+    # ``edges`` also have ``last`` float64 and ``names`` uint64, scratch, and ``fractions`` two more columns.
+    # ``regions`` are ``sizes``, ``stuck``, and int32 scratch: ``numbers`` (0, 1, ...), ``heads`` (-1) and
+    # ``degrees`` (0). ``table`` is scratch: uint64 zeros and int32, with a power of two above the number of
+    # boundaries as length. ``heap`` is int32 with the length of boundaries.
     links, fractions, scores, bins, last, names = edges
     sizes, stuck, numbers, heads, degrees = regions
     keys, rows = table
@@ -497,13 +493,13 @@ def _sift_names(names, rows, count, at):
 def merge_in_order(limits, links, scores, left, regions, heap, found):
     """As `merge_greedily`, for scores that never change: the best of two boundaries of a pair counts.
 
-    Boundaries are in descending order of ``scores``, float64; all reach the threshold. ``links`` is int32
-    (n, 2), the regions of each. ``left``, bool, receives which of them remain; a pair may have several.
-    Regions have ``regions``: ``sizes`` int64, ``stuck`` bool, and ``parent`` int32 (0, 1, ...), which leads
-    to the region that contains a region. ``heap`` is scratch: uint64 and int32 with the length of the largest
-    number of equal scores. ``found`` receives merges: ``pairs`` int32 (n, 2), ``scores`` float64 and
-    ``sizes`` int64, with the length of regions. Returns the number of merges.
+    Returns the number of merges; ``left``, bool, receives which boundaries remain; a pair may have several.
     """
+    # Boundaries are in descending order of ``scores``, float64; all reach the threshold. ``links`` is int32
+    # (n, 2), the regions of each. ``regions`` are ``sizes`` int64, ``stuck`` bool, and ``parent`` int32 (0,
+    # 1, ...), which leads to the region that contains a region. ``heap`` is scratch: uint64 and int32 with
+    # the length of the largest number of equal scores. ``found`` receives merges: ``pairs`` int32 (n, 2),
+    # ``scores`` float64 and ``sizes`` int64, with the length of regions.
     max_size, min_size = limits
     sizes, stuck, parent = regions
     names, rows = heap
@@ -562,12 +558,10 @@ def merge_in_order(limits, links, scores, left, regions, heap, found):
 
 @kernel
 def join_in_order(links, scores, parent, bypassed):
-    """Join all regions with boundaries, and find boundaries with a way around them that scores better.
-
-    Boundaries are in descending order of ``scores``, float64; ``links`` is int32 (n, 2), the regions of each.
-    ``parent``, int32 (0, 1, ...), receives a region of each connected part. ``bypassed``, bool (n,), receives
-    whether other boundaries connect the two regions, each with a better score.
-    """
+    """Join all regions with boundaries, and find boundaries with a way around them that scores better."""
+    # Boundaries are in descending order of ``scores``, float64; ``links`` is int32 (n, 2), the regions of
+    # each. ``parent``, int32 (0, 1, ...), receives a region of each connected part. ``bypassed``, bool (n,),
+    # receives whether other boundaries connect the two regions, each with a better score.
     start = 0
     while start < scores.size:
         stop = start + 1

@@ -44,8 +44,7 @@ _BYTES, _SUM = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 def links_of(structure):
     """The half of a structure before its centre, as ``links``, and whether neighbours along x touch.
 
-    ``structure`` is bool (3, 3, 3), centrosymmetric. If neighbours along x do not touch, every voxel is a
-    run.
+    ``structure`` is bool (3, 3, 3), centrosymmetric. If they do not touch, every voxel is a run.
     """
 
     def touches(dz, dy, dx):
@@ -216,11 +215,9 @@ def _unite_touching(parent, same, known, shift, begins, base, begins_other, base
 
 @row_kernel
 def _unite_diagonal(parent, is_mask, ends_first, known, row, other, own, base, bits, base_other):
-    """Unite runs that touch at a corner only: one begins where the other ends.
-
-    ``own`` and ``bits`` are `_row_bits` of the rows. ``ends_first``: whether the runs of ``row`` end there.
-    Bits of ``known``, at the voxel of ``row``, are left out.
-    """
+    """Unite runs that touch at a corner only: one begins where the other ends."""
+    # ``own`` and ``bits`` are `_row_bits` of the rows. ``ends_first``: whether the runs of ``row`` end there.
+    # Bits of ``known``, at the voxel of ``row``, are left out.
     before = np.uint64(0)
     for w in range(known.size):
         if ends_first:
@@ -245,12 +242,10 @@ def _unite_diagonal(parent, is_mask, ends_first, known, row, other, own, base, b
 
 @row_kernel
 def _unite_before(parent, rows, ny, links, kind, r, span, bits, base, first, scratch):
-    """Unite the runs of row ``r`` with runs that touch them, of earlier rows from ``span[0]`` to ``span[1]``.
-
-    ``bits`` and ``base`` are of the rows from ``first`` on. ``scratch`` has ``flags`` and ``each`` (see
-    `_row_bits`), and ``same``, uint64 (5, words): voxels connected along z, of this row and the row before
-    it in turns; voxels connected along y; zeros; and voxels connected otherwise.
-    """
+    """Unite the runs of row ``r`` with runs that touch them, of rows ``span[0]`` to ``span[1]`` before it."""
+    # ``bits`` and ``base`` are of the rows from ``first`` on. ``scratch`` has ``flags`` and ``each`` (see
+    # `_row_bits`), and ``same``, uint64 (5, words): voxels connected along z, of this row and the row before
+    # it in turns; voxels connected along y; zeros; and voxels connected otherwise.
     flags, each, same = scratch
     y, z, now, words = r % ny, r // ny, r % 2, same.shape[1]
     is_mask = kind == 0
@@ -317,14 +312,14 @@ def _bits_of(rows, kind, background, is_joined, begin, end, n):
 
 @kernel
 def find_runs(block, links, is_joined, kind, background, begin, end):
-    """Runs of some rows of a block of voxels, and unions of touching ones.
+    """Runs of some rows of a block of voxels, and unions of touching ones: ``parent``, int32, an earlier run.
 
-    ``block``, C-contiguous (nz, ny, nx), is a mask (non-zero is foreground, also NaN), or has values.
-    ``kind`` is MASK: foreground is connected; VALUES: voxels with equal values are, except ``background``, a
-    scalar of the block's dtype; or VALUES_NO_BACKGROUND. ``links`` and ``is_joined`` are from `links_of`.
-    ``begin`` and ``end`` are row indices in the block. Returns the offsets, starts and stops of these rows,
-    and ``parent``, int32 (n): for each run itself or an earlier run of its component.
+    ``block``, C-contiguous, is a mask (non-zero is foreground, also NaN), or has values; see `links_of`.
     """
+    # ``kind`` is MASK: foreground is connected; VALUES: voxels with equal values are, except ``background``,
+    # a scalar of the block's dtype; or VALUES_NO_BACKGROUND. ``begin`` and ``end`` are row indices in the
+    # block. Returns the offsets, starts and stops of these rows, and ``parent``: for each run itself or an
+    # earlier run of its component.
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
     zero = np.int64(0)  # not a literal, which would compile the rest once more
@@ -388,11 +383,9 @@ def number_runs(nx, offsets, starts, parent):
 
 @kernel
 def paint(offsets, starts, stops, labels, table, out):
-    """Write ``table[label]`` to runs, and ``table[0]`` to other voxels.
-
-    ``out`` (rows, columns), with contiguous rows, starts at the first row of ``offsets``, and may have fewer
-    columns.
-    """
+    """Write ``table[label]`` to runs, and ``table[0]`` to other voxels."""
+    # ``out`` (rows, columns), with contiguous rows, starts at the first row of ``offsets``, and may have
+    # fewer columns.
     for y in range(out.shape[0]):
         _paint_row(out[y], starts, stops, labels, table, offsets[y], offsets[y + 1])
 
@@ -424,14 +417,11 @@ def _paint_row(row, starts, stops, labels, table, begin, end):
 
 @kernel
 def unite_planes(below, above, links, values_a, values_b, parent, base_a, base_b):
-    """Unite touching components of two successive slices.
-
-    ``below`` and ``above`` are the offsets, starts, stops and labels of one slice each, with offsets from 0.
-    ``links`` are from `links_of`; only dz = -1 is used. Components with different ``values_a`` and
-    ``values_b`` do not touch; both are empty for masks. ``parent``, int64, has for each component itself or
-    an earlier one of its class; ``base_a`` and ``base_b`` are the indices of the first component below and
-    above in it.
-    """
+    """Unite touching components of two successive slices, each offsets from 0, starts, stops and labels."""
+    # ``links`` are from `links_of`; only dz = -1 is used. Components with different ``values_a`` and
+    # ``values_b`` do not touch; both are empty for masks. ``parent``, int64, has for each component itself or
+    # an earlier one of its class; ``base_a`` and ``base_b`` are the indices of the first component below and
+    # above in it.
     is_mask = values_b.size == 0
     for k in range(links.shape[0]):
         if links[k, 0] != -1:
@@ -503,11 +493,9 @@ def digest(offsets, starts, stops, nx, row):
 
 @kernel
 def measure(offsets, starts, stops, labels, ny, core, size, lower, upper):
-    """Sizes and bounding boxes over the first ``core`` slices, rows and columns of a block.
-
-    Updates ``size``, int64 (count + 1), and ``lower`` and ``upper``, int64 (count + 1, 3), half-open in the
-    block's coordinates. Entry 0 is unused.
-    """
+    """Update sizes and bounding boxes over the first ``core`` slices, rows and columns of a block."""
+    # ``size`` is int64 (count + 1), ``lower`` and ``upper`` int64 (count + 1, 3), half-open in the block's
+    # coordinates. Entry 0 is unused.
     for z in range(core[0]):
         for y in range(core[1]):
             r = z * ny + y
@@ -556,8 +544,7 @@ def unite_pairs(parent, a, b):
 def continue_values(parent, before, given, values):
     """Write the value of the continued component, or the next of ``given``, for components of a block.
 
-    ``parent`` has the roots of the ``before.size`` components before the block, then of the block's.
-    Returns how many of ``given`` were used.
+    ``parent`` has the roots of ``before`` first. Returns how many of ``given`` were used.
     """
     n, new = before.size, 0
     for i in range(values.size):

@@ -27,11 +27,10 @@ _PERIMETER_CLASS[[13, 23]] = 3
 
 
 def window_table(hidden: int | None = None) -> np.ndarray:
-    """The summands of each configuration of 2 x 2 x 2 voxels: int64 (256, 6).
-
-    The first is eight times the Euler number: every vertex, edge, face and voxel counts in equal parts in the
-    windows that it touches. The others count `CROFTON`'s classes in the plane without the axis ``hidden``.
-    """
+    """The summands of each configuration of 2 x 2 x 2 voxels: int64 (256, 6)."""
+    # The first is eight times the Euler number: every vertex, edge, face and voxel counts in equal parts in
+    # the windows that it touches. The others count `CROFTON`'s classes in the plane without the axis
+    # ``hidden``.
     table = np.zeros((256, 6), np.int64)
     for number in range(256):
         full = (number & _BITS != 0).reshape(2, 2, 2)
@@ -58,10 +57,9 @@ def windows(
     table: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add the summands of all windows of 2 x 2 x 2 voxels to each label in them.
+    """Add the summands of all windows of 2 x 2 x 2 voxels to each label in them: int64 (labels, summands).
 
-    The arguments are as for `beam_volumes.kernels.labels.regions.geometry`; ``below`` is as large as a
-    slice of ``labels``. ``counts`` is int64 (labels, columns of ``table``).
+    Other arguments are as for `beam_volumes.kernels.labels.regions.geometry`; ``below`` is a whole slice.
     """
     blank = strided(np.zeros((1, 1, labels.shape[2]), labels.dtype))[0]
     some = table.any(axis=1)
@@ -159,11 +157,9 @@ def _is_border(rows, k, i, j, steps):
 
 @kernel
 def contour_classes(rows, out, y0, y1, nx, steps, margin, classes):
-    """Write the class plus one of each voxel in the contour of its label, and 0 elsewhere.
-
-    ``steps``, int64 (2, 3), are the axes of the plane. ``rows`` have a ``margin`` of two voxels along them.
-    The classes are from K. Benkrid and D. Crookes, as in scikit-image.
-    """
+    """Write the class plus one of each voxel in the contour of its label, and 0 elsewhere."""
+    # ``steps``, int64 (2, 3), are the axes of the plane. ``rows`` have a ``margin`` of two voxels along them.
+    # The classes are from K. Benkrid and D. Crookes, as in scikit-image.
     for k in range(out.firsts.size):
         for i in range(y0, y1):
             line = out.lines[out.firsts[k] + i]

@@ -100,11 +100,9 @@ def _corners_of_slice(labels, shape, z, box, keys, place, starts, low, high, sta
 
 @kernel
 def rows_inside(faces, shape, tolerance):
-    """The first and last column in a hull for each row of a box, int64 (rows, 4): z, y, first, last.
-
-    ``faces`` are half-spaces: normals along z, y, x, and an offset; voxels within have values of at most
-    ``tolerance``.
-    """
+    """The first and last column in a hull for each row of a box, int64 (rows, 4): z, y, first, last."""
+    # ``faces`` are half-spaces: normals along z, y, x, and an offset; voxels within have values of at most
+    # ``tolerance``.
     nz, ny, nx = shape
     found = np.empty((nz * ny, 4), np.int64)
     n = 0

@@ -30,12 +30,9 @@ def indexed(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def look_up(labels, out, keys, place, values, zero, missing, replacement):
-    """Write the value of each label.
-
-    ``labels`` (rows, columns) are unsigned; ``keys`` and ``place`` are from `indexed`, and ``values`` are by
-    index. 0 becomes ``zero``. ``missing`` is `REFUSE`, `KEEP` or `REPLACE` (by ``replacement``). Returns a
-    missing label that is refused, or 0.
-    """
+    """Write the value of each unsigned label, 0 as ``zero``; return a missing label that is refused, or 0."""
+    # ``keys`` and ``place`` are from `indexed`, and ``values`` are by index. ``missing`` is `REFUSE`, `KEEP`
+    # or `REPLACE` (by ``replacement``).
     how = keys, place, values, zero, missing, replacement
     return _look_up(strided(labels), strided(out, writeable=True), labels.shape, *how)
 

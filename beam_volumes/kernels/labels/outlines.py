@@ -33,12 +33,13 @@ def _own(four, k):
 
 @kernel
 def corners(pixels, y, x, width, labels, places):
-    """Write the corners between pixels; the first one, at ``(y, x)``, is the lower right of the first pixel.
+    """Write the corners between pixels while there is space; return their number.
 
-    ``pixels``, uint64 (m + 1, n + 1), are labels with m x n positions between four of them; a row of the
-    whole image has ``width`` positions. ``labels`` and ``places``, uint64, receive corners while there is
-    space: the label, and ``8 * (y * width + x)`` plus the corner's bits. Returns the number of corners.
+    The first corner, at ``(y, x)``, is the lower right of the first pixel.
     """
+    # ``pixels``, uint64 (m + 1, n + 1), are labels with m x n positions between four of them; a row of the
+    # whole image has ``width`` positions. ``labels`` and ``places``, uint64, receive the label, and ``8 * (y
+    # * width + x)`` plus the corner's bits.
     rows, cols = pixels.shape[0] - 1, pixels.shape[1] - 1
     four = np.empty(4, np.uint64)
     room, n = len(labels), np.int64(0)
@@ -73,14 +74,11 @@ def corners(pixels, y, x, width, labels, places):
 
 @kernel
 def rings(first, y, x, bits, below, width):
-    """Connect corners to rings, and assign holes to their rings.
-
-    ``first``, int64 (labels + 1,), is where the corners of each label start; they are sorted by ``y``, ``x``
-    and bits ``bits``, all int64. ``below``, int64, is the other corner of each vertical arm. ``width`` is
-    larger than any x. Returns ``vertices``, int64, the corners ring by ring, clockwise with y down, holes
-    counterclockwise; ``starts``, int64, where each ring starts, and the end; ``outer``, int64, the ring
-    around each hole, or -1.
-    """
+    """Connect corners to rings, clockwise with y down, and to holes, counterclockwise, with their rings."""
+    # ``first``, int64 (labels + 1,), is where the corners of each label start; they are sorted by ``y``,
+    # ``x`` and bits ``bits``, all int64. ``below``, int64, is the other corner of each vertical arm.
+    # ``width`` is larger than any x. Returns ``vertices``, int64, the corners ring by ring; ``starts``,
+    # int64, where each ring starts, and the end; ``outer``, int64, the ring around each hole, or -1.
     count = len(y)
     vertices, starts = np.empty(count, np.int64), np.empty(count // 4 + 1, np.int64)
     path, at = np.empty(count, np.int64), np.full(count, -1, np.int64)

@@ -124,15 +124,14 @@ def geometry(
 ) -> None:
     """Accumulate counts, sums of coordinates and of their products, bounding boxes and faces per label.
 
-    ``labels`` (slices, rows, columns) are unsigned; 0 is background. ``below`` (rows, columns) is the plane
-    before the first slice, or one without rows. ``core`` is the number of owned slices, rows and columns:
-    all, or all but one. ``first`` and ``last`` are, per axis, whether the volume starts with the first plane,
-    and ends with the last owned one. ``keys`` and ``place`` are from `table_of`.
-
-    The results are relative to the block's first voxel: ``moments``, int64 (labels, 10), the sums of 1, z, y,
-    x, zz, yy, xx, zy, zx, yx; ``box``, int64 (labels, 6), minimum z, y, x and maximum plus one; ``faces``,
-    int64 (labels, 3), across z, y and x, including the volume's borders, or an empty array to skip them.
+    ``below`` (rows, columns) is the plane before the first slice, or one without rows; 0 is background.
     """
+    # ``core`` is the number of owned slices, rows and columns: all, or all but one. ``first`` and ``last``
+    # are, per axis, whether the volume starts with the first plane, and ends with the last owned one.
+    # ``keys`` and ``place`` are from `table_of`. The results are relative to the block's first voxel:
+    # ``moments``, int64 (labels, 10), the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx; ``box``, int64 (labels,
+    # 6), minimum z, y, x and maximum plus one; ``faces``, int64 (labels, 3), across z, y and x, including the
+    # volume's borders, or an empty array to skip them.
     shape = labels.shape if faces.size else core
     under = below.size > 0
     _geometry(
@@ -324,11 +323,9 @@ def places(
     maximum: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """Write the first voxels with the minimum and the maximum of each label in the block.
-
-    ``shape`` is of the volume. ``found``, int64 (labels, 2), are indices into the flattened volume, and
-    larger at first.
-    """
+    """Write the first voxels with the minimum and the maximum of each label in the block."""
+    # ``shape`` is of the volume. ``found``, int64 (labels, 2), are indices into the flattened volume, and
+    # larger at first.
     how = labels.shape, origin, shape, keys, place, minimum, maximum, found
     _places(strided(labels), strided(values), *how)
 
@@ -508,10 +505,10 @@ def floats(
 ) -> None:
     """Accumulate sums of v, v**2, z*v, y*v and x*v of finite values, in coordinates of the volume.
 
-    With ``only_extremes`` there are no sums, and infinite values count. ``cells`` is (labels, 5, digits) for
-    `add_double`. All products of float32 are exact. Products of float64 and coordinates are rounded once, in
-    the same way for any block.
+    With ``only_extremes`` there are no sums, and infinite values count.
     """
+    # ``cells`` is (labels, 5, digits) for `add_double`. All products of float32 are exact. Products of
+    # float64 and coordinates are rounded once, in the same way for any block.
     single = values.itemsize == 4
     _floats(
         strided(labels), strided(values), labels.shape, origin, keys, place, base, single, only_extremes,
@@ -579,12 +576,10 @@ def weighted(
     exponents: np.ndarray,
     cells: np.ndarray,
 ) -> None:
-    """Accumulate exact sums of finite values times products of coordinates from the block's first voxel.
-
-    ``values`` are exact as float64, in units of ``2**base``. ``exponents``, int64 (products, 3), are of z, y
-    and x, up to 3 in total; a block has up to 1024 voxels along each. ``cells`` is (labels, products,
-    digits).
-    """
+    """Accumulate exact sums of finite values times products of coordinates from the block's first voxel."""
+    # ``values`` are exact as float64, in units of ``2**base``. ``exponents``, int64 (products, 3), are of z,
+    # y and x, up to 3 in total; a block has up to 1024 voxels along each. ``cells`` is (labels, products,
+    # digits).
     powers = np.zeros((4, cells.shape[2]), np.int64)
     how = labels.shape, keys, place, base, exponents
     _weighted(strided(labels), strided(values), *how, powers, cells)

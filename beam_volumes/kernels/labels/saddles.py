@@ -25,11 +25,10 @@ def _grown(keys, values):
 def passes(labels, heights, first, steps):
     """The pairs of touching labels, and the minimum over touching voxels of the higher of two heights.
 
-    ``labels``, uint64 (slices, rows, columns), are 0 outside; ``heights``, float64, have the same shape.
-    ``first`` is the first slice from which neighbours are visited, and ``steps``, int64 (steps, 3), lead to
-    neighbours that precede a voxel. Returns ``pairs``, uint64 (pairs, 2), smaller label first, and
-    ``values``, float64.
+    ``labels``, uint64, are 0 outside. Pairs, uint64 (pairs, 2), have the smaller label first.
     """
+    # ``first`` is the first slice from which neighbours are visited, and ``steps``, int64 (steps, 3), lead to
+    # neighbours that precede a voxel.
     keys, values = np.zeros((1024, 2), np.uint64), np.empty(1024, np.float64)
     count = 0
     nz, ny, nx = labels.shape
@@ -68,12 +67,10 @@ def passes(labels, heights, first, steps):
 
 @kernel
 def lowest_floods(a, b, height, level):
-    """The height of the lowest flood that reaches each region.
-
-    The height of a path is the maximum of its passes and of the level where it starts; each region has the
-    minimum over paths. ``a`` and ``b``, int64 (passes,), are the regions of each pass, ordered by ascending
-    ``height``, float64 (passes,). ``level`` and the result are float64 (regions,).
-    """
+    """The height of the lowest flood that reaches each region, float64 (regions,)."""
+    # The height of a path is the maximum of its passes and of the level where it starts; each region has the
+    # minimum over paths. ``a`` and ``b``, int64 (passes,), are the regions of each pass, ordered by ascending
+    # ``height``.
     n = level.size
     # The tree of Kruskal's merges, with a node for each merge above its two parts.
     parent = np.full(2 * n, -1, np.int64)
@@ -105,10 +102,9 @@ def lowest_floods(a, b, height, level):
 
 @kernel
 def forest(a, b, kept):
-    """A forest of some regions with the lowest way from each to each.
+    """A forest of the ``kept`` regions with the lowest way from each to each: pairs, and their passes.
 
-    ``a`` and ``b``, int64 (passes,), are the regions of each pass, ordered by ascending height. ``kept``,
-    bool (regions,), are the regions of the forest. Returns ``pairs``, int64 (edges, 2), and the pass of each.
+    ``a`` and ``b``, int64 (passes,), are the regions of each pass, ordered by ascending height.
     """
     n = kept.size
     root = np.arange(n)

@@ -22,10 +22,9 @@ _STEPS = ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1), (0, 1, 0), (1, 0, 0))
 
 @kernel
 def choose_by_height(heights, roles, out, y0, y1, nx, start, shape):
-    """The edge that each voxel follows: to its lowest neighbour, unless this is higher.
+    """The edge of each voxel: to its lowest neighbour, unless it is higher. Returns the number of NaN.
 
-    Heights and roles have one more voxel on each side. ``start`` is the position of the first voxel of
-    ``out`` in a volume of ``shape``. Returns how many heights are NaN.
+    Heights and roles have one more voxel on each side; ``start`` is the position of ``out`` in ``shape``.
     """
     bad = 0
     for k in range(out.firsts.size):
@@ -63,11 +62,9 @@ def choose_by_height(heights, roles, out, y0, y1, nx, start, shape):
 
 @kernel
 def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start, shape):
-    """The edge that each voxel follows: the one with the largest affinity, if it is >= ``low``.
-
-    Affinities are between a voxel and the previous one; they have one more voxel on the upper side. NaN is no
-    edge. A voxel without an edge is outside.
-    """
+    """The edge that each voxel follows: the one with the largest affinity, if it is >= ``low``."""
+    # Affinities are between a voxel and the previous one; they have one more voxel on the upper side. NaN is
+    # no edge. A voxel without an edge is outside.
     for k in range(out.firsts.size):
         z = start[0] + k
         for i in range(y0, y1):

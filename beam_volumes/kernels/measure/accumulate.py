@@ -16,12 +16,11 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 
 
 class KeyBits(NamedTuple):
-    """Conversion of a dtype's bits to unsigned keys of the same order, and the test for non-finite values.
+    """Conversion of a dtype's bits to unsigned keys of the same order, and the test for non-finite values."""
 
-    The key is ``bits ^ (negative if bits & sign else positive)``. A float is not finite if
-    ``bits & magnitude >= infinite``. (Radix keys of floats: M. Herf, "Radix tricks", 2001.) -0.0 directly
-    precedes 0.0.
-    """
+    # The key is ``bits ^ (negative if bits & sign else positive)``. A float is not finite if ``bits &
+    # magnitude >= infinite``. (Radix keys of floats: M. Herf, "Radix tricks", 2001.) -0.0 directly precedes
+    # 0.0.
 
     sign: np.unsignedinteger
     magnitude: np.unsignedinteger
@@ -131,10 +130,9 @@ def _extent_of_some(row, use, key_of, neutral):
 def extent(
     src: np.ndarray, mask: np.ndarray | None = None
 ) -> tuple[int, int, np.generic | None, np.generic | None]:
-    """Numbers of finite and non-finite voxels, and the smallest and largest finite voxel.
+    """Numbers of finite and non-finite voxels, and the smallest and largest finite voxel, or None.
 
-    The extremes are scalars of ``src``'s dtype, or None. -0.0 is less than 0.0, so the order of voxels does
-    not matter.
+    -0.0 is less than 0.0, so the order of voxels does not matter.
     """
     if mask is None and src.dtype.kind in "biu" and src.size:
         return src.size, 0, src.min(), src.max()  # without rounding, numpy's loops are the fastest
@@ -305,15 +303,13 @@ def _add_doubles(bits, pitch, rows, cols, mask, mask_pitch, squares, cells):
 def moments(
     src: np.ndarray, mask: np.ndarray | None = None, squares: bool = False
 ) -> tuple[int, int, int, int]:
-    """Exact sum, and optional sum of squares, of the finite voxels.
+    """Count, number of non-finite voxels, exact sum, and optional sum of squares, of the finite voxels.
 
-    Mantissas of floats are added to integer accumulators by exponent, which are combined to one large integer
-    at the end: R. M. Neal, "Fast exact summation using small and large superaccumulators" (2015),
-    https://arxiv.org/abs/1505.05571. Squares are exact, too, as products of integer mantissas.
-
-    Returns ``count, bad, total, square``: numbers of finite and non-finite voxels; the sum in units of
-    ``2 ** -unit(dtype)``; the sum of squares in units of ``2 ** (-2 * unit(dtype))``, or 0.
+    The sum is in units of ``2 ** -unit(dtype)``, and the sum of squares of ``2 ** (-2 * unit(dtype))``.
     """
+    # Mantissas of floats are added to integer accumulators by exponent, which are combined to one large
+    # integer at the end: R. M. Neal, "Fast exact summation using small and large superaccumulators" (2015),
+    # https://arxiv.org/abs/1505.05571. Squares are exact, too, as products of integer mantissas.
     if src.size >= _MAXIMUM and len(src) > 1:
         half = len(src) // 2
         parts = [

@@ -89,13 +89,12 @@ def radix_counts(
     prefixes: np.ndarray | None = None,
     mask: np.ndarray | None = None,
 ) -> tuple[np.ndarray, int]:
-    """Count each digit at one level of the order-preserving keys (see `KeyBits`).
+    """Count each digit at one level of the order-preserving keys (see `KeyBits`), and the non-finite voxels.
 
-    ``level`` is 0 for the highest 16 bits (8 for 8-bit dtypes), 1 for the next, and so on. ``prefixes``,
-    ascending uint64 (K,), are not given at level 0. Only voxels with a key that starts with one of them are
-    counted, in the prefix's row. Returns int64 ``counts``, (K, 65536) or (1, 256), and the number of
-    non-finite voxels.
+    Only voxels with a key that starts with one of the ascending ``prefixes`` are counted, in its row.
     """
+    # ``level`` is 0 for the highest 16 bits (8 for 8-bit dtypes), 1 for the next, and so on. ``prefixes``,
+    # uint64 (K,), are not given at level 0. The counts are int64, (K, 65536) or (1, 256).
     bits, pitch = flat_bits(src)
     used, mask_pitch = flat_mask(mask, src.shape)
     width = digit_bits(src.dtype)
@@ -148,13 +147,12 @@ def digits_along(
     level: int,
     prefixes: np.ndarray | None = None,
 ) -> tuple[np.ndarray, int]:
-    """`radix_counts` of slices along the reduced axes, by digits of 8 bits.
+    """`radix_counts` of slices along the reduced axes, by digits of 8 bits: int64 (z, y, x, K, 256).
 
-    ``views``, ``masks`` and ``kept`` are described in `beam_volumes.kernels.measure.projection.sums`.
-    ``prefixes``, uint64 (cells, K), are the higher digits for each cell of the result in raster order; the
-    first of equal ones has the counts. Returns int64 ``counts``, (z, y, x, K, 256), and the number of
-    non-finite voxels.
+    Other parameters are described in `beam_volumes.kernels.measure.projection.sums`.
     """
+    # ``prefixes``, uint64 (cells, K), are the higher digits for each cell of the result in raster order; the
+    # first of equal ones has the counts. Also returns the number of non-finite voxels.
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
     over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
@@ -241,12 +239,9 @@ def _count_row(row, use, guesses, edges, ends, start, scale, counts):
 def bin_counts(
     src: np.ndarray, edges: np.ndarray, mask: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
-    """Counts of ``numpy.histogram(src, edges)``: bins ``[e[i], e[i+1])``, the last one closed.
-
-    The bin is guessed as for equal widths, then corrected by comparison with ``edges``, ascending floats as
-    from ``numpy.histogram_bin_edges``. Returns int64 counts, and the number of non-finite voxels. These and
-    voxels outside the edges are in no bin.
-    """
+    """Counts of ``numpy.histogram(src, edges)``, the last bin closed, and the number of non-finite voxels."""
+    # The bin is guessed as for equal widths, then corrected by comparison with ``edges``, ascending floats as
+    # from ``numpy.histogram_bin_edges``. Non-finite voxels and voxels outside the edges are in no bin.
     src = src.astype(np.float32) if src.dtype.kind == "b" else kernel_array(src)
     if edges.dtype != np.float64:
         edges = edges.astype(np.float32)

@@ -29,12 +29,11 @@ NOWHERE = (1 << 63) - 1
 
 
 class Sums(NamedTuple):
-    """Sums over slices for each cell.
+    """Sums over slices for each cell."""
 
-    ``total`` and ``square`` have digits along their last axis, lowest first. The first one is digit ``first``
-    (``square_first``) of an integer in units of ``2**-unit`` (``2**(-2 * unit)``) of
-    `beam_volumes.kernels.measure.accumulate.unit`.
-    """
+    # ``total`` and ``square`` have digits along their last axis, lowest first. The first one is digit
+    # ``first`` (``square_first``) of an integer in units of ``2**-unit`` (``2**(-2 * unit)``) of
+    # `beam_volumes.kernels.measure.accumulate.unit`.
 
     counts: np.ndarray
     bad: int
@@ -181,10 +180,10 @@ def sums(
 ) -> Sums:
     """Exact sums, and optional sums of squares, of the finite voxels of slices along the reduced axes.
 
-    ``views`` are 2-D arrays of equal shape and dtype with at most `MAXIMUM` voxels per cell. Voxels count
-    where ``masks``, 2-D arrays, are nonzero. ``kept``: for z, y, x, whether the result has this axis;
-    otherwise its extent is 1.
+    ``kept``: for z, y, x, whether the result has this axis; otherwise its extent is 1.
     """
+    # ``views`` are 2-D arrays of equal shape and dtype with at most `MAXIMUM` voxels per cell. Voxels count
+    # where ``masks``, 2-D arrays, are nonzero.
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
     over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
@@ -315,11 +314,9 @@ def extremes(
     kept: tuple[bool, bool, bool],
     largest: bool,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The extreme finite voxels of slices along the reduced axes; parameters are described in `sums`.
-
-    Returns ``best``, order-preserving keys (see `KeyBits`), inverted for maxima, so the smallest is the
-    extreme; ``found``, whether there was a voxel; and the number of non-finite voxels.
-    """
+    """The extreme finite voxels of slices along the reduced axes; parameters are described in `sums`."""
+    # Returns ``best``, order-preserving keys (see `KeyBits`), inverted for maxima, so the smallest is the
+    # extreme; ``found``, whether there was a voxel; and the number of non-finite voxels.
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
     over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
@@ -361,11 +358,9 @@ def _first(bits, pitch, rows, cols, mask, mask_pitch, key_of, minus_zero, flip):
 def first_extreme(
     view: np.ndarray, mask: np.ndarray | None, largest: bool
 ) -> tuple[int, int, int, int]:
-    """The first smallest or largest finite voxel in raster order.
-
-    Returns ``key``, which is smallest for the extreme of several views, and equal for 0.0 and -0.0;
-    ``row, col``, its position, or -1; and the number of non-finite voxels.
-    """
+    """The first smallest or largest finite voxel in raster order."""
+    # Returns ``key``, which is smallest for the extreme of several views, and equal for 0.0 and -0.0; ``row,
+    # col``, its position, or -1; and the number of non-finite voxels.
     if view.size == 0:
         return 0, -1, -1, 0
     bits, pitch = flat_bits(view)
@@ -454,10 +449,10 @@ def first_extremes(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """The places along ``axis`` of the first extreme finite voxels; other axes are kept, or have extent 1.
 
-    ``start`` is the place of the first voxel; other parameters are described in `sums`. Returns ``best``,
-    keys as in `extremes`, equal for 0.0 and -0.0; ``first``, int64, the place, or `NOWHERE` without voxels;
-    and the number of non-finite voxels.
+    ``start`` is the place of the first voxel; other parameters are described in `sums`.
     """
+    # Returns ``best``, keys as in `extremes`, equal for 0.0 and -0.0; ``first``, int64, the place, or
+    # `NOWHERE` without voxels; and the number of non-finite voxels.
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
     over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]

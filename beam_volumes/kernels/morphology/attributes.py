@@ -16,11 +16,11 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 def open_components(order, level, shape, steps, minimum, by_extent, parent):
     """Write into ``parent`` for each voxel the index of one with its new level.
 
-    ``order`` has the indices of all voxels of a block of ``shape``, from the first visited one on; equal
-    voxels are equal in ``level``. ``steps``, int64 (n, 3), lead to neighbours. Components are kept if they
-    have ``minimum`` voxels, or with ``by_extent`` this longest side of their box. ``order``, ``level`` and
-    ``parent`` are int32.
+    Components are kept if they have ``minimum`` voxels, or with ``by_extent`` this longest side of their box.
     """
+    # ``order`` has the indices of all voxels of a block of ``shape``, from the first visited one on; equal
+    # voxels are equal in ``level``. ``steps``, int64 (n, 3), lead to neighbours. ``order``, ``level`` and
+    # ``parent`` are int32.
     size = np.ones(order.size, np.int32)
     box = np.empty((order.size if by_extent else 0, 6), np.int32)
     _unite(order, level, shape, steps, np.int32(minimum), by_extent, parent, size, box)

@@ -14,13 +14,11 @@ from beam_volumes.kernels.rows import as_bytes
 
 @kernel
 def binary_ball(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
-    """Whether any (dilation) or all (erosion) of the voxels in a ball or ellipsoid are set.
-
-    ``src`` is bool or uint8 (nonzero is set), with a margin of ``radii`` voxels; ``out`` is bool or uint8
-    with 0 and 1. ``radii``, int64 (3,), along z, y, x are below 254. ``steps``, uint8 or uint16 (3, n), are
-    the squared lengths of 0, 1, ... voxels along each axis, up to the radius, in a dtype that holds ``2 *
-    limit + 1``. ``limit`` is the largest squared distance inside the ball.
-    """
+    """Whether any (dilation) or all (erosion) of the voxels in a ball or ellipsoid are set."""
+    # ``src`` is bool or uint8 (nonzero is set), with a margin of ``radii`` voxels; ``out`` is bool or uint8
+    # with 0 and 1. ``radii``, int64 (3,), along z, y, x are below 254. ``steps``, uint8 or uint16 (3, n), are
+    # the squared lengths of 0, 1, ... voxels along each axis, up to the radius, in a dtype that holds ``2 *
+    # limit + 1``. ``limit`` is the largest squared distance inside the ball.
     tile = max(32, 2 * radii[1])  # rows per tile, which fits a cache
     for top in range(y0, y1, tile):
         bottom = min(top + tile, y1)

@@ -75,12 +75,10 @@ def metric(shape: tuple[int, int, int], sampling: tuple[float, float, float]) ->
 
 @kernel
 def forward(mask, carry, distance, y0, y1):
-    """Slices since the last background voxel of each column, upward, for rows ``y0:y1``.
-
-    ``mask`` (slices, rows, columns) is nonzero in the foreground. ``carry``, int32 (rows, columns), is the
-    result in the previous slice, or `FAR` without background, and is replaced by the result in the last
-    slice. ``distance``, int32 (slices, rows, columns), is the output.
-    """
+    """Slices since the last background voxel of each column, upward, for rows ``y0:y1``."""
+    # ``mask`` (slices, rows, columns) is nonzero in the foreground. ``carry``, int32 (rows, columns), is the
+    # result in the previous slice, or `FAR` without background, and is replaced by the result in the last
+    # slice. ``distance``, int32, is the output.
     far = np.int32(2147483647)
     one = np.int32(1)
     for k in range(mask.shape[0]):
@@ -96,11 +94,9 @@ def forward(mask, carry, distance, y0, y1):
 
 @kernel
 def backward(distance, carry, y0, y1):
-    """Slices to the nearest background voxel of each column, in place from the result of `forward`.
-
-    ``carry`` is the distance to the next background above in the next slice, or `FAR`, and is replaced by the
-    result in the first slice.
-    """
+    """Slices to the nearest background voxel of each column, in place from the result of `forward`."""
+    # ``carry`` is the distance to the next background above in the next slice, or `FAR`, and is replaced by
+    # the result in the first slice.
     far = np.int32(2147483647)
     one = np.int32(1)
     for k in range(distance.shape[0] - 1, -1, -1):
@@ -116,13 +112,11 @@ def backward(distance, carry, y0, y1):
 
 @kernel
 def ends(mask, below, above, y0, y1):
-    """Distances to the nearest background voxels from both ends of some slices, for rows ``y0:y1``.
-
-    ``mask`` (slices, rows, columns) is nonzero in the foreground. ``below``, int32 (rows, columns), is the
-    distance from the previous slice to the last background voxel, or `FAR`, and is replaced by the distance
-    from the last slice, as in `forward`. ``above``, likewise, receives the distance from the first slice to
-    the first background voxel.
-    """
+    """Distances to the nearest background voxels from both ends of some slices, for rows ``y0:y1``."""
+    # ``mask`` (slices, rows, columns) is nonzero in the foreground. ``below``, int32 (rows, columns), is the
+    # distance from the previous slice to the last background voxel, or `FAR`, and is replaced by the distance
+    # from the last slice, as in `forward`. ``above``, likewise, receives the distance from the first slice to
+    # the first background voxel.
     far = np.int32(2147483647)
     one = np.int32(1)
     for y in range(y0, y1):
@@ -140,11 +134,9 @@ def ends(mask, below, above, y0, y1):
 
 @kernel
 def _envelope(f, far, weight, out, sites, edges):
-    """The minimum over ``p`` of ``f[p] + weight * (x - p)**2`` for every ``x``.
-
-    For integers, intersections are quotients of exact integers, rounded once. An integer ``x`` is on the same
-    side of the rounded as of the true one; on a tie, both parabolas give the same.
-    """
+    """The minimum over ``p`` of ``f[p] + weight * (x - p)**2`` for every ``x``."""
+    # For integers, intersections are quotients of exact integers, rounded once. An integer ``x`` is on the
+    # same side of the rounded as of the true one; on a tie, both parabolas give the same.
     n = -1
     for q in range(f.size):
         if f[q] >= far:
@@ -173,13 +165,12 @@ def _envelope(f, far, weight, out, sites, edges):
 
 
 def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=True):
-    """Squared distances within z and y, from distances along z, for whole columns ``x0:x1``.
+    """Squared distances within z and y, from int32 distances of `backward`, for whole columns ``x0:x1``.
 
-    ``distance``, int32 (slices, rows, columns), is from `backward`; ``squared``, of `Metric.dtype`, is the
-    output, with `Metric.far` if there is no background. ``reach`` is even, see `REACH`. ``far``, ``weight_z``
-    and ``weight`` are scalars of this dtype: `Metric.far` and `Metric.weights`. ``envelope``: whether to use
-    it beyond ``reach`` if necessary.
+    ``envelope``: whether to use it beyond ``reach``, which is even (see `REACH`), if necessary.
     """
+    # ``squared``, of `Metric.dtype`, is the output, with `Metric.far` if there is no background. ``far``,
+    # ``weight_z`` and ``weight`` are scalars of this dtype: `Metric.far` and `Metric.weights`.
     _along_y(
         strided(distance), strided(squared, writeable=True), distance.shape, x0, x1,
         reach, far, weight_z, weight, envelope,
@@ -280,11 +271,9 @@ def any_above(row, limit):
 
 
 def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True):
-    """Distances from squared distances within z and y, for whole rows ``y0:y1``.
-
-    ``out``, float32 or float64, is ``scale * sqrt(squared)``, or without ``root`` ``scale**2 * squared``,
-    rounded from float64; +inf if there is no background.
-    """
+    """Distances from squared distances within z and y, for whole rows ``y0:y1``."""
+    # ``out``, float32 or float64, is ``scale * sqrt(squared)``, or without ``root`` ``scale**2 * squared``,
+    # rounded from float64; +inf if there is no background.
     _along_x(
         strided(squared), strided(out, writeable=True), squared.shape, y0, y1,
         reach, far, weight, scale, root, envelope,
@@ -356,10 +345,10 @@ def bounded(
 ) -> np.ndarray:
     """``minimum(distance, max_distance)`` in the core of a block with a halo of `bounded_reach`.
 
-    The result is float32, or without ``root`` the squares in float64. The halo is clipped to the volume, or
-    is foreground outside of it. Parabolas beyond ``max_distance`` are never tried, so the bits do not depend
-    on the block.
+    The result is float32, or without ``root`` the squares in float64.
     """
+    # The halo is clipped to the volume, or is foreground outside of it. Parabolas beyond ``max_distance`` are
+    # never tried, so the bits do not depend on the block.
     reach = max(bounded_reach(max_distance, sampling))
     how = metric((max(2, reach + 1),) * 3, sampling)  # the same arithmetic in every block
     of = how.dtype.type

@@ -12,13 +12,12 @@ from beam_volumes.kernels.rows import as_bytes, has_nan
 
 @kernel
 def binary_footprint(src, out, y0, y1, nx, offsets, is_dilation):
-    """Whether any (dilation) or all (erosion) of the voxels under a footprint are set.
+    """Whether any (dilation) or all (erosion) of the voxels under a footprint are set, as 0 and 1.
 
-    It is the maximum or minimum of bytes by `beam_volumes.kernels.filters.extremum.extremum_footprint`, with
-    the same cost and scratch. The caller reflects the footprint for a dilation. ``src`` is bool or uint8
-    (nonzero is set); ``out`` is bool or uint8 with 0 and 1. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in
-    raster order.
+    Cost and scratch are as in `beam_volumes.kernels.filters.extremum.extremum_footprint`.
     """
+    # It is the maximum or minimum of bytes. The caller reflects the footprint for a dilation. ``src`` is bool
+    # or uint8 (nonzero is set). ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in raster order.
     out = as_bytes(out)
     extremum_footprint(as_bytes(src), out, y0, y1, nx, offsets, is_dilation)
     for first in out.firsts:
@@ -52,18 +51,14 @@ def _truncated_for(value, dtype):
 
 @kernel
 def grey_footprint(src, out, y0, y1, nx, offsets, heights, is_max):
-    """Grey dilation (erosion) with a structure that is not flat.
+    """Grey dilation or erosion with a structure: the maximum of voxel + height, or minimum of voxel - height.
 
-    It is the maximum of voxel + height, or the minimum of voxel - height, bit-identical to scipy including
-    its quirks. The first sum in raster order is in float64. Others are in the type of the image, to which
-    their heights are cast before, so integers wrap around. A result is NaN exactly where its footprint
-    contains one. Flat structures have ``extremum_box`` and ``extremum_footprint`` of
-    `beam_volumes.kernels.filters.extremum`.
-
-    ``out`` has the type of ``src``, which may be any. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in
-    raster order, and ``heights``, float64 (n,), the structure there. ``n`` additions and comparisons of
-    float64 per voxel and vector. Scratch: one row.
+    ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in raster order, ``heights`` float64. Scratch: one row.
     """
+    # It is bit-identical to scipy including its quirks. The first sum in raster order is in float64. Others
+    # are in the type of the image, to which their heights are cast before, so integers wrap around. A result
+    # is NaN exactly where its footprint contains one. Takes ``n`` additions and comparisons of float64 per
+    # voxel and vector.
     lines, firsts, left = as_bytes(src)
     signed = heights if is_max else -heights
     extreme = np.empty(nx, np.float64)

@@ -20,12 +20,10 @@ _NONE = 1 << 30  # slices to a label in a column without any
 
 @kernel
 def nearest(labels, out, reach, sampling, scale, max_distance):
-    """Write the nearest nonzero label up to ``max_distance``, or 0.
-
-    ``labels``, uint32 or uint64 (slices, rows, columns), is ``out`` with ``reach`` voxels on both sides of
-    each axis; there are no labels outside of the volume. ``reach`` is the longest distance in voxels.
-    ``sampling`` is the extent of a voxel in units of ``scale``: distances are ``scale * sqrt(squared)``.
-    """
+    """Write the nearest nonzero label up to ``max_distance``, or 0."""
+    # ``labels``, uint32 or uint64 (slices, rows, columns), is ``out`` with ``reach`` voxels on both sides of
+    # each axis; there are no labels outside of the volume. ``reach`` is the longest distance in voxels.
+    # ``sampling`` is the extent of a voxel in units of ``scale``: distances are ``scale * sqrt(squared)``.
     _, high, wide = labels.shape
     rz, ry, rx = reach
     wz, wy, wx = sampling
@@ -137,11 +135,9 @@ def _any_from(row, limit):
 def background_along_y(
     steps: np.ndarray, out: np.ndarray, x0: int, x1: int, z: int, weights: tuple
 ) -> None:
-    """Write ``z * rows + y + 1`` of the nearest background of the same column, for columns ``x0:x1``.
-
-    ``steps``, int32 (rows, columns), lead along z to the nearest background, or are 2**31 - 1 without any;
-    then the result, uint64, is 0. ``z`` is the slice. ``weights`` are the squares of a step along z, y and x.
-    """
+    """Write ``z * rows + y + 1`` of the nearest background in the column, or 0, for columns ``x0:x1``."""
+    # ``steps``, int32 (rows, columns), lead along z to the nearest background, or are 2**31 - 1 without any.
+    # ``weights`` are the squares of a step along z, y and x.
     wz, wy, _ = weights
     _along_y(strided(steps), strided(out, writeable=True), steps.shape, x0, x1, z, wz, wy)
 

@@ -50,12 +50,11 @@ def _highest_of_row(rows, result, k, i, left, at, shape, steps, lowest):
 
 @kernel
 def mark(rows, out, y0, y1, nx, start, shape, steps, margin, lowest, inside):
-    """Write `BELOW`, `HIGHEST` or `SPOILT` for each voxel.
-
-    ``rows`` has a margin of ``margin`` voxels along z, y and x. ``start`` is the position of the first voxel
-    of ``out`` in a volume of ``shape``. ``steps``, int64 (steps, 3), lead to the neighbours. ``lowest``
-    inverts the comparison. ``inside``, bool per axis, means that voxels at the ends of the axis are spoilt.
-    """
+    """Write `BELOW`, `HIGHEST` or `SPOILT` for each voxel."""
+    # ``rows`` has a margin of ``margin`` voxels along z, y and x. ``start`` is the position of the first
+    # voxel of ``out`` in a volume of ``shape``. ``steps``, int64 (steps, 3), lead to the neighbours.
+    # ``lowest`` inverts the comparison. ``inside``, bool per axis, means that voxels at the ends of the axis
+    # are spoilt.
     for k in range(out.firsts.size):
         for i in range(y0, y1):
             row = out.lines[out.firsts[k] + i, out.left : out.left + nx]

@@ -181,8 +181,7 @@ def blocks_of(
 ) -> tuple[Function, Patches]:
     """Return the function for blocks of the given or the default shape, and the blocks.
 
-    ``extent`` is the minimum extent of a block, and ``context`` are the voxels before and after that each
-    block discards.
+    ``extent`` is a block's minimum, and ``context`` the voxels before and after that each block discards.
     """
     axes, shape = volume.space.visible, triple(volume.grid_shape)
     modes = par.modes_of(mode, axes, name, wraps=False)

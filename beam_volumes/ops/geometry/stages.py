@@ -25,11 +25,10 @@ MIRRORED = ("reflect", "mirror", "grid-mirror")
 
 @dataclass(frozen=True)
 class Along:
-    """The voxels of an axis of extent ``n`` that the result uses; see `taps`.
+    """The voxels of an axis of extent ``n`` that the result uses; see `taps`."""
 
-    Without interpolation, they are ``n - 1 - v`` if ``flipped``, else ``v // repeat * step - before``, padded
-    by ``mode`` (one of `beam_volumes.base.geometry.pad_index`).
-    """
+    # Without interpolation, they are ``n - 1 - v`` if ``flipped``, else ``v // repeat * step - before``,
+    # padded by ``mode`` (one of `beam_volumes.base.geometry.pad_index`).
 
     n: int
     before: int = 0

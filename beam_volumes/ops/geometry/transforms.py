@@ -23,10 +23,10 @@ def matrices_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a matrix, (count, axes, axes), and a position, (count, axes), for each tile or slice.
 
-    ``transforms`` has a position or a matrix for each, or is a table or a CSV file with a column
-    for each axis, and optionally for each pair of axes, such as ``m_yx``. ``name`` is the function,
-    ``each`` the plural of tile or slice, and ``what`` the parameter, for messages.
+    A table or a CSV file has a column for each axis, and optionally each pair of axes, such as ``m_yx``.
     """
+    # ``name`` is the function, ``each`` the plural of tile or slice, and ``what`` the parameter, for
+    # messages.
     n = len(axes)
     if isinstance(transforms, str | os.PathLike) and str(transforms).lower().endswith(".xml"):
         at = ["zyx".index(a) for a in axes]

@@ -92,11 +92,10 @@ class CumulativeShare(Formula):
 
 @dataclass(frozen=True, eq=False)
 class Matching(Formula):
-    """A curve to the values of a reference with the same cumulative share of voxels.
+    """A curve to the values of a reference with the same cumulative share of voxels."""
 
-    Its operands are, for each volume, the counts of every value, or the distinct values with their counts,
-    the counts of bins, and the extremes.
-    """
+    # Its operands are, for each volume, the counts of every value, or the distinct values with their counts,
+    # the counts of bins, and the extremes.
 
     source: np.dtype
     reference: np.dtype

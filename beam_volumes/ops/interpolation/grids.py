@@ -46,11 +46,9 @@ class Interpolation:
         return cls(name, int(order), where, outside, bool(prefilter))
 
     def orders(self, v: Volume, whole: Sequence[bool]) -> list[int]:
-        """Return the order along each axis; 0 where whole positions make no difference.
-
-        Linear interpolation of floats skips no axis, since a weight of 0 keeps NaN and infinities. It
-        rounds integers of 64 bits to float64.
-        """
+        """Return the order along each axis; 0 where whole positions make no difference."""
+        # Linear interpolation of floats skips no axis, since a weight of 0 keeps NaN and infinities. It
+        # rounds integers of 64 bits to float64.
         exact = self.prefilter if self.order > 1 else v.dtype.kind in "iu" and v.dtype.itemsize < 8
         visible = v.space.visible
         return [

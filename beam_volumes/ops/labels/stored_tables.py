@@ -96,8 +96,7 @@ def as_table(
 ) -> Table:
     """Return a lazy table with the needed columns, from a table, columns or Parquet files.
 
-    Columns in ``whole`` must have integers: labels and counts. ValueError or TypeError if it is something
-    else, or columns are missing or have other dtypes. Columns in ``optional`` may be missing.
+    Columns in ``whole`` must have integers: labels and counts. Columns in ``optional`` may be missing.
     """
     table = _table(given, needed, name, what, optional)
     stored = getattr(table.barrier.survey, "table", None)

@@ -572,13 +572,12 @@ class ThresholdOfBins(Histogram):
 
 @dataclass(frozen=True, eq=False)
 class RadixCounts(Counts):
-    """One level of an exact percentile: counts of the next digit of the order-preserving keys.
+    """One level of an exact percentile: counts of the next digit of the order-preserving keys."""
 
-    A percentile takes ``percentile_levels(dtype)`` successive levels. The first has no ``values``; each
-    further one has the previous result as its only value. The result is the *search* (see
-    `beam_volumes.ops.measure.percentile_formulas`), and at the last level the percentile, equal to
-    ``numpy.percentile(volume, q)``.
-    """
+    # A percentile takes ``percentile_levels(dtype)`` successive levels. The first has no ``values``; each
+    # further one has the previous result as its only value. The result is the *search* (see
+    # `beam_volumes.ops.measure.percentile_formulas`), and at the last level the percentile, equal to
+    # ``numpy.percentile(volume, q)``.
 
     q: float | tuple[float, ...]  #: Percentiles in [0, 100]; a tuple gives an array.
     level: int

@@ -22,10 +22,9 @@ Sums = tuple[int, int, int, int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Covariance(Fold):
-    """The 2 x 2 covariance matrix of two volumes, each number rounded once.
+    """The 2 x 2 covariance matrix of two volumes of promoted dtype ``source``, each number rounded once.
 
-    The state is the number of pairs, and the exact sums of a, b, a a, a b, b b. ``source`` is the promoted
-    dtype.
+    The state is the number of pairs, and the exact sums of a, b, a a, a b, b b.
     """
 
     ddof: int

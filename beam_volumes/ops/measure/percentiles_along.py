@@ -22,12 +22,11 @@ _GATHERED = 16 << 20
 
 @dataclass(frozen=True, eq=False)
 class RadixCountsAlong(Along):
-    """One level of exact percentiles along axes, like `folds.RadixCounts` for a whole volume.
+    """One level of exact percentiles along axes, like `folds.RadixCounts` for a whole volume."""
 
-    Digits have 8 bits for all dtypes: 65536 counts for every slice would be too many. The result of a level
-    is a search for every cell in raster order. The last level yields the percentiles, NaN for lines without
-    voxels.
-    """
+    # Digits have 8 bits for all dtypes: 65536 counts for every slice would be too many. The result of a level
+    # is a search for every cell in raster order. The last level yields the percentiles, NaN for lines without
+    # voxels.
 
     q: float | tuple[float, ...]
     level: int
@@ -127,11 +126,10 @@ class RadixCountsAlong(Along):
 
 @dataclass(frozen=True, eq=False)
 class GatheredAlong(Along):
-    """Exact percentiles along axes from collected lines, in one sweep.
+    """Exact percentiles along axes from collected lines, in one sweep."""
 
-    A cell has the order-preserving keys of its line, in the chunks of slabs and windows, and the number of
-    voxels that count. Ignored voxels have the largest key, so they are last.
-    """
+    # A cell has the order-preserving keys of its line, in the chunks of slabs and windows, and the number of
+    # voxels that count. Ignored voxels have the largest key, so they are last.
 
     q: float | tuple[float, ...]
     line: int  #: Voxels per line.

@@ -78,12 +78,12 @@ def by_channel(
     across: str | None = None,
     at: int = 0,
 ) -> Any:
-    """Reduce along axes: all channels together if their axis is reduced, else each separately.
+    """Reduce along axes: all channels together if their axis is reduced, else each, stacked at ``at``.
 
-    ``reduced`` takes a volume, a mask, axes of space, and ``across``, also for the time axis among others.
-    Results are stacked at axis ``at``. If only the time or channel axis is reduced, ``reduction`` is applied
-    to each voxel, which gives a volume.
+    ``reduced`` accepts a volume, a mask, axes of space, and ``across``.
     """
+    # ``across`` is also for the time axis among others. If only the time or channel axis is reduced,
+    # ``reduction`` is applied to each voxel, which gives a volume.
     name = reduction.name
     if across is not None:
         check_across(name, across)

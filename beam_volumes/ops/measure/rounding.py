@@ -30,11 +30,9 @@ def _power(exponent: int) -> Fraction:
 
 
 def root(x: Fraction) -> Fraction:
-    """A number that rounds to every float dtype like the square root of ``x``.
-
-    It has more bits than any float. If it is not exact, its last bit is set, so it differs from every float
-    and every middle of two floats.
-    """
+    """A number that rounds to every float dtype like the square root of ``x``."""
+    # It has more bits than any float. If it is not exact, its last bit is set, so it differs from every float
+    # and every middle of two floats.
     return Fraction(*_root(x.numerator, x.denominator))
 
 
@@ -50,11 +48,9 @@ def _root(numerator: int, denominator: int) -> tuple[int, int]:
 def quotients(
     numerators: Sequence[int], denominators: Sequence[int], dtype: np.dtype, roots: bool = False
 ) -> np.ndarray:
-    """Fractions (or their square roots), rounded like `rounded`; NaN for a denominator of 0.
-
-    Python's division of integers rounds once, to float64. A narrower float follows from it, except next to a
-    middle of two floats, where the fraction itself decides.
-    """
+    """Fractions (or their square roots), rounded like `rounded`; NaN for a denominator of 0."""
+    # Python's division of integers rounds once, to float64. A narrower float follows from it, except next to
+    # a middle of two floats, where the fraction itself decides.
     values = np.empty(len(numerators))
     pairs = list(zip(numerators, denominators, strict=True))
     if roots:

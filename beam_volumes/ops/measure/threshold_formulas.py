@@ -22,13 +22,11 @@ _EXACT_IN_FLOAT32 = 1 << 24
 
 
 def otsu(counts: np.ndarray, bin_centers: np.ndarray) -> np.generic:
-    """Otsu's threshold: the bin centre that maximizes the variance between the two classes.
-
-    N. Otsu, "A threshold selection method from gray-level histograms" (1979), with exact weights and float64.
-    ``skimage.filters.threshold_otsu`` counts in float32, which fails above 2**24 voxels, and below decides
-    between (nearly) equal variances by rounding. Such near ties are decided in the same way here, so the
-    thresholds are equal. ``counts`` are int64, and ``bin_centers`` ascending.
-    """
+    """Otsu's threshold: the bin centre that maximizes the variance between the two classes."""
+    # N. Otsu, "A threshold selection method from gray-level histograms" (1979), with exact weights and
+    # float64. ``skimage.filters.threshold_otsu`` counts in float32, which fails above 2**24 voxels, and below
+    # decides between (nearly) equal variances by rounding. Such near ties are decided in the same way here,
+    # so the thresholds are equal.
     counts, bin_centers = _trimmed(counts, bin_centers)
     if len(counts) == 1:
         return bin_centers[0]
@@ -54,13 +52,11 @@ def _variance_between(counts: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def multiotsu(counts: np.ndarray, centers: np.ndarray, classes: int) -> np.ndarray:
-    """The ``classes - 1`` bin centres that maximize the variance between the classes.
-
-    P.-S. Liao, T.-S. Chen, P.-C. Chung, "A fast algorithm for multilevel thresholding" (2001). Dynamic
-    programming finds the best choice. The best last cut increases with the last bin, so each row of the table
-    is filled by bisection, in ``bins log(bins)`` (X. Wu, "Optimal quantization by matrix searching", 1991).
-    scikit-image tries all choices, which is impossible for 16 bits.
-    """
+    """The ``classes - 1`` bin centres that maximize the variance between the classes."""
+    # P.-S. Liao, T.-S. Chen, P.-C. Chung, "A fast algorithm for multilevel thresholding" (2001). Dynamic
+    # programming finds the best choice. The best last cut increases with the last bin, so each row of the
+    # table is filled by bisection, in ``bins log(bins)`` (X. Wu, "Optimal quantization by matrix searching",
+    # 1991). scikit-image tries all choices, which is impossible for 16 bits.
     busy = np.flatnonzero(counts)
     if len(busy) < classes:
         raise ValueError(
@@ -103,11 +99,9 @@ def multiotsu(counts: np.ndarray, centers: np.ndarray, classes: int) -> np.ndarr
 
 
 def li(counts: np.ndarray, centers: np.ndarray) -> np.float64:
-    """The threshold that minimizes the cross entropy between the volume and its two means.
-
-    C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum cross entropy thresholding" (1998), until a
-    step is below half a bin.
-    """
+    """The threshold that minimizes the cross entropy between the volume and its two means."""
+    # C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum cross entropy thresholding" (1998), until a
+    # step is below half a bin.
     counts, centers = _trimmed(counts, centers)
     if len(counts) == 1:
         return np.float64(centers[0])
@@ -146,12 +140,10 @@ def yen(counts: np.ndarray, centers: np.ndarray) -> np.generic:
 
 
 def moments(counts: np.ndarray, centers: np.ndarray) -> np.generic:
-    """The threshold with as many voxels below as the lower of two values with the same moments.
-
-    The first three moments are preserved: W.-H. Tsai, "Moment-preserving thresholding: a new approach"
-    (1985). Like ITK and Fiji, it selects the bin at which the voxels of the lower value are exceeded. Moments
-    are about the mean, because moments of large values would cancel.
-    """
+    """The threshold with as many voxels below as the lower of two values with the same moments."""
+    # The first three moments are preserved: W.-H. Tsai, "Moment-preserving thresholding: a new approach"
+    # (1985). Like ITK and Fiji, it selects the bin at which the voxels of the lower value are exceeded.
+    # Moments are about the mean, because moments of large values would cancel.
     counts, centers = _trimmed(counts, centers)
     if len(counts) == 1:
         return centers[0]
@@ -167,11 +159,9 @@ def moments(counts: np.ndarray, centers: np.ndarray) -> np.generic:
 
 
 def triangle(counts: np.ndarray, centers: np.ndarray) -> np.generic:
-    """The bin farthest below the line from the peak to the end of the longer tail; in exact integers.
-
-    G. W. Zack, W. E. Rogers, S. A. Latt, "Automatic measurement of sister chromatid exchange frequency"
-    (1977).
-    """
+    """The bin farthest below the line from the peak to the end of the longer tail; in exact integers."""
+    # G. W. Zack, W. E. Rogers, S. A. Latt, "Automatic measurement of sister chromatid exchange frequency"
+    # (1977).
     counts, centers = _trimmed(counts, centers)
     peak = int(np.argmax(counts))
     if len(counts) == 1:
@@ -207,11 +197,9 @@ def isodata(counts: np.ndarray, centers: np.ndarray) -> np.generic:
 
 
 def minimum(counts: np.ndarray, centers: np.ndarray) -> np.generic:
-    """The lowest bin between two peaks, after smoothing until only two remain.
-
-    J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell images" (1966). Smoothing is in float32 as in
-    scikit-image, because rounding determines peaks.
-    """
+    """The lowest bin between two peaks, after smoothing until only two remain."""
+    # J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell images" (1966). Smoothing is in float32 as in
+    # scikit-image, because rounding determines peaks.
     counts, centers = _trimmed(counts, centers)
     smooth = counts.astype(np.float32)
     for _ in range(_SMOOTHINGS):

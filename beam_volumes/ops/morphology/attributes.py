@@ -16,11 +16,10 @@ from beam_volumes.sweep.stage import Block, Padding, Stage
 
 @dataclass(frozen=True, eq=False)
 class AttributeOpening(Stage):
-    """The largest level at which a voxel is in a component of ``minimum`` voxels, or of this extent.
+    """The largest level at which a voxel is in a component of ``minimum`` voxels, or of this extent."""
 
-    A smaller component has no voxel further away than ``minimum - 1``, which is the halo, and within it every
-    larger one has enough voxels.
-    """
+    # A smaller component has no voxel further away than ``minimum - 1``, which is the halo, and within it
+    # every larger one has enough voxels.
 
     minimum: int
     by_extent: bool

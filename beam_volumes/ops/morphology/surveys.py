@@ -38,11 +38,10 @@ def _plane_bytes(shape: Triple, windows: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class DistanceSurvey(Survey):
-    """Distances from a slab's ends to background, column by column. The input is a mask.
+    """Distances from a slab's ends to background, column by column. The input is a mask."""
 
-    The summary is `Windows`, and `Distance` from the slab's last and first slice. The answer is the same
-    windows and the distances before and after the slab, or None.
-    """
+    # The summary is `Windows`, and `Distance` from the slab's last and first slice. The answer is the same
+    # windows and the distances before and after the slab, or None.
 
     upper = False
     cost = 0.5

@@ -131,12 +131,11 @@ BLENDS = ("bump", "gaussian", "linear", "none")
 def profile(blend: str, n: int) -> np.ndarray:
     """The weights of ``n`` voxels along an axis, before normalization.
 
-    ``"bump"`` is chunkflow's ``exp(-1 / (t (1 - t)))``, ``"gaussian"`` nnU-Net's with a standard deviation of
-    an eighth of the patch, ``"linear"`` rises from each end to the middle, and ``"none"`` is constant.
-
     >>> profile("linear", 5).tolist()
     [1.0, 2.0, 3.0, 2.0, 1.0]
     """
+    # ``"bump"`` is chunkflow's ``exp(-1 / (t (1 - t)))``, ``"gaussian"`` nnU-Net's with a standard deviation
+    # of an eighth of the patch, ``"linear"`` rises from each end to the middle, and ``"none"`` is constant.
     i = np.arange(n, dtype=np.float64)
     if blend == "bump":
         t = (i + 1) / (n + 1)

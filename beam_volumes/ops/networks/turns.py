@@ -58,13 +58,12 @@ TURNS: dict[str, tuple[Turn, ...]] = {
 
 @dataclass(frozen=True)
 class Turns:
-    """The turns over which results are averaged, and the directions of the results.
+    """The turns over which results are averaged, and the directions of the results."""
 
-    A channel may describe a voxel and the one at an offset from it, such as affinities. In a turned patch,
-    this pair belongs to the channel with the turned offset, or with its opposite. In the latter case the pair
-    is stored at its other voxel, so the result moves by one offset. Some pairs are then missing at the
-    patch's faces, so all results lose a margin.
-    """
+    # A channel may describe a voxel and the one at an offset from it, such as affinities. In a turned patch,
+    # this pair belongs to the channel with the turned offset, or with its opposite. In the latter case the
+    # pair is stored at its other voxel, so the result moves by one offset. Some pairs are then missing at the
+    # patch's faces, so all results lose a margin.
 
     name: str = ""  #: Name of the set of turns; empty for none.
     #: For each channel, along z, y, x; zeros for one without direction, empty if none has any.

@@ -33,8 +33,7 @@ def compute_point(
 ) -> tuple[SlabResult, dict[str, Any]]:
     """Compute point ``k`` by ``run``: written units, and numbers by token.
 
-    ``known`` has numbers of all points from earlier passes. ``on_progress`` is called after each
-    slab with the finished share of the point.
+    ``known`` are numbers of all points. ``on_progress`` gets the finished share of the point after each slab.
     """
     place = plan.scratch_place
     own = at_point(p.point, k, lambda part: _sink_of(p, part, k))

@@ -18,11 +18,9 @@ MAX_SHOWN = 6
 
 
 def report(path: str, volume: Volume | None = None) -> str:
-    """Return an HTML page about a volume, a table or a run.
+    """Return an HTML page about a volume, a table (``.parquet``, ``.csv``, ``.jsonl``) or a run.
 
-    ``path`` is a volume, a table (``.parquet``, ``.csv``, ``.jsonl``), or a run: an output, its
-    ``.run`` folder, or its journal. ``volume`` is the volume at the path, if it was opened with
-    options. Raises FileNotFoundError or ValueError if nothing can be read.
+    A run is given by an output, its ``.run`` folder or its journal; ``volume`` is one opened with options.
     """
     page = Page(path.rstrip("/").rpartition("/")[2] or path)
     page.words(path)

@@ -31,11 +31,9 @@ from beam_volumes.storage.inputs.arrays import open_array
 def with_precomputed_values(
     nodes: Sequence[Node], progress: bool = False, stop: threading.Event | None = None
 ) -> tuple[Node, ...]:
-    """Return equal nodes with parts that only depend on parts of the inputs.
-
-    Numbers such as thresholds, labels and rotated volumes are computed, as arrays in memory. Raises
-    ValueError if such an array is larger than `options.max_inmemory`. ``stop`` ends the computation.
-    """
+    """Return equal nodes with parts that only depend on parts of the inputs; ``stop`` ends this early."""
+    # Numbers such as thresholds, labels and rotated volumes are computed, as arrays in memory. Arrays larger
+    # than `options.max_inmemory` are refused.
     values, whole = _outermost(nodes)
     for node in whole:
         size = int(np.prod(node.shape)) * node.dtype.itemsize

@@ -31,15 +31,7 @@ TYPES = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "f4")
 
 
 class Viewer:
-    """Serves volumes and tables to Neuroglancer until `close` is called or the process ends.
-
-    Attributes
-    ----------
-    url : str
-        The address for a browser on this machine.
-    notes : list of str
-        Restrictions of the layers, such as parts that are not shown.
-    """
+    """Serves volumes and tables to Neuroglancer until `close` is called or the process ends."""
 
     def __init__(self, items: Mapping[str, Volume | str], port: int = 0, progress: bool = False):
         if port not in range(1 << 16):
@@ -49,6 +41,7 @@ class Viewer:
         client_folder()  # before anything is computed
         self._server = Server(port)
         self._progress = progress
+        #: Restrictions of the layers, such as parts that are not shown.
         self.notes: list[str] = []
         layers: list[dict[str, Any]] = []
         volumes = [v for v in items.values() if isinstance(v, Volume)]

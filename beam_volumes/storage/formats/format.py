@@ -106,10 +106,9 @@ class Format:
     open_options: ClassVar[Options] = {}
 
     def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
-        """Open a place; None if it is not of this format.
+        """Open a place, which caches the small files that were read; None if it is not of this format.
 
-        ``place`` caches the small files that were read. ``request.options`` are the given options
-        of `open_options`. A format refuses other options that it does not support.
+        A format refuses ``request.options`` that it does not support.
         """
         return None
 
@@ -125,10 +124,9 @@ class Format:
         return ()
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
-        """List the contents of a place, or of a ``dataset`` in it.
+        """List the contents of a place, or of a ``dataset`` in it; reads little metadata.
 
-        None if it is of another format, or is a single volume without levels. It reads little
-        metadata.
+        None if it is of another format, or is a single volume without levels.
         """
         names = self.levels(place if dataset is None else place.below(dataset))
         return Listing(levels=tuple(names)) if names else None
@@ -198,10 +196,9 @@ def level_among(level: int | None, count: int, name: str) -> int:
 def codec_and_level(
     name: str, codec: str | Mapping[str, Any] | None, of: str, known: Mapping[str, int | None]
 ) -> tuple[str, int | None]:
-    """Return the name and level of the option ``codec``.
+    """Return the name and level of the option ``codec`` of the output ``name`` in the format ``of``.
 
-    - ``name``, ``of``: the output and its format, for messages.
-    - ``known``: the codecs of the format, with their default levels.
+    ``known``: the codecs of the format, with their default levels.
     """
     given: dict[str, Any] = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
     which = given.pop("name", None)
@@ -344,12 +341,11 @@ class DescribedFormat(Format):
 
 
 class WritableFormat(DescribedFormat):
-    """A format that can be written: processes write whole units in parallel.
+    """A format that can be written: processes write whole units in parallel."""
 
-    By default, units are separate objects: `encode` and `decode` convert voxels, and `key` names
-    them. Other formats override `write_unit` or `open_units`, and `read_back`. Formats of a single
-    file have ``is_file``; with ``assembles``, `assemble` combines all units at the end.
-    """
+    # By default, units are separate objects: `encode` and `decode` convert voxels, and `key` names them.
+    # Other formats override `write_unit` or `open_units`, and `read_back`. Formats of a single file have
+    # ``is_file``; with ``assembles``, `assemble` combines all units at the end.
 
     def key(self, d: Description, cell: Triple) -> str | None:
         """Return the name of a unit in the output's home; None if it is not a separate object."""
@@ -368,10 +364,9 @@ class WritableFormat(DescribedFormat):
         return self.layer(d, cell[0])
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
-        """Encode a unit; at the far edges it is clipped to the volume.
+        """Encode the unit at ``d.at`` along the leading axes; at the far edges it is clipped to the volume.
 
         ``voxels`` are z, y, x, after an axis of channels if units have several (``d.samples``).
-        ``d.at`` is the unit's position along the leading axes.
         """
         raise NotImplementedError
 
@@ -413,8 +408,7 @@ class WritableFormat(DescribedFormat):
     def assemble(self, d: Description, is_ours: Callable[[], bool]) -> Mapping[str, Any]:
         """Assemble the output from its units; return entries for the note.
 
-        - ``is_ours``: returns whether the run still owns the output; checked before any visible
-          change.
+        ``is_ours``: whether the run still owns the output; checked before any visible change.
         """
         return {}
 
@@ -473,8 +467,7 @@ def owned_names(
 ) -> Callable[[str], bool]:
     """Return a predicate of names of chunks and documents of an array, in some folders.
 
-    - ``chunk``: a regular expression of the names of chunks.
-    - ``folders``: regular expressions of folders of arrays, empty or ending with a slash.
+    ``chunk`` and ``folders``, empty or ending with a slash, are regular expressions.
 
     Examples
     --------

@@ -212,18 +212,7 @@ class _BoundedTree:
 
 
 def parsed_xml(data: bytes | str) -> ElementTree.Element:
-    r"""Parse an XML document from an untrusted source.
-
-    A document is refused as soon as the part that was parsed needs too much memory. Declarations of
-    entities and of attributes are refused in every encoding: a few bytes of them can make any amount of
-    text. Comments and processing instructions are ignored.
-
-    Raises
-    ------
-    RefusedXml
-        If it needs more than `MAX_XML` bytes of memory, or has such declarations.
-    ElementTree.ParseError
-        If it is invalid.
+    r"""Parse an XML document from an untrusted source; RefusedXml above `MAX_XML` bytes of memory.
 
     Examples
     --------
@@ -233,6 +222,9 @@ def parsed_xml(data: bytes | str) -> ElementTree.Element:
     Traceback (most recent call last):
     beam_volumes.storage.formats.metadata.RefusedXml: it declares entities of XML, which ... remove them
     """
+    # A document is refused as soon as the part that was parsed needs too much memory. Declarations of
+    # entities and of attributes are refused in every encoding: a few bytes of them can make any amount of
+    # text. Comments and processing instructions are ignored.
     encoding = "utf-8" if isinstance(data, str) else None
     encoded = data.encode("utf-8", "replace") if isinstance(data, str) else data
     tree = _BoundedTree(len(encoded) * (2 if encoding else 1))

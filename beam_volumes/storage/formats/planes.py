@@ -143,11 +143,9 @@ def refuse_colours(name: str, channels: int, samples: int) -> None:
 
 
 def named_part(dataset: str | None, count: int, names: Sequence[str], where: str, what: str) -> int:
-    """Return the number of an image of a file, given its number or name.
+    """Return the number of an image of a file, given its number or name, or None for the only one.
 
-    - ``dataset``: the user's option; None if there is only one image.
-    - ``names``: the names of the first images, if any.
-    - ``where``, ``what``: the file and the kind of image, for messages.
+    ``names`` are of the first images, if any; ``where`` and ``what`` are for messages.
 
     Examples
     --------

@@ -28,11 +28,10 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class ArrayReader:
-    """An array in memory, possibly memory-mapped, with the axes z, y, x after leading axes.
+    """An array in memory, possibly memory-mapped, with the axes z, y, x after leading axes."""
 
-    Bytes in another byte order are swapped when they are copied. ``place`` identifies the content
-    of a memory-mapped file, if known; the token then does not need the content.
-    """
+    # Bytes in another byte order are swapped when they are copied. ``place`` identifies the content of a
+    # memory-mapped file, if known; the token then does not need the content.
 
     array: np.ndarray
     extents: tuple[Extent, ...] = ()

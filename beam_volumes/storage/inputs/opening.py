@@ -55,22 +55,9 @@ def open_source(
     mpp: float | None = None,
     **options: Any,
 ) -> Source:
-    """Open a volume for reading.
+    """Open a volume for reading: a path, URL, spec or array, or a list or glob of these, stacked along z.
 
-    - ``path_or_spec``: a path or a ``file://``, ``s3://``, ``gs://``, ``https://`` or ``memory://``
-      URL of a file or folder of one of the `formats`, optionally after its scheme
-      (``n5://s3://bucket/a``); a TensorStore spec; an array. A list or a glob of these is one
-      volume, stacked along z.
-    - ``voxel_size``: one number, or one per axis; replaces the file's.
-    - ``unit``: the unit of ``voxel_size`` and ``origin``, e.g. ``"nm"``.
-    - ``origin``: the centre of the first voxel; replaces the file's.
-    - ``axes``: the letters of the axes, in the order of the file: see `renaming.renamed`.
-    - ``index``: positions along axes other than z, y, x, e.g. ``{"t": 0, "c": "DAPI"}``.
-    - ``dataset``: the path of an array or image inside a group.
-    - ``level``: the level of a pyramid, 0 (the default) being the finest.
-    - ``mpp``: instead of ``level``: the coarsest level with pixels of at most this many
-      micrometers, to 5 %.
-    - ``**options``: options of single formats: see `Format.open_options`. None counts as not given.
+    The parameters are described in `beam_volumes.open`; options of formats that are None count as not given.
     """
     what = path_or_spec
     space_given: dict[str, Any] = {"voxel_size": voxel_size, "unit": unit, "origin": origin}
@@ -189,8 +176,7 @@ def asked_at(place: str) -> tuple[Place, Sequence[Format]]:
 def local_paths(path: str) -> Iterator[str]:
     """Yield the local files and folders that `open_source` opens for a path, without opening them.
 
-    A pattern comes before its matches. Formats before or after a place, and datasets after a colon, are
-    removed. Nothing is yielded for other stores.
+    A pattern comes before its matches. Formats around a place, and datasets after a colon, are removed.
 
     Examples
     --------

@@ -74,10 +74,9 @@ _LIBRARIES = tuple(
 
 
 def extents_of(array: Any, texts: bool = True) -> tuple[Extent, ...]:
-    """Find the stores that an array, or a function, reads from.
+    """Find the stores that an array, or a function, reads from; `Extent.unknown` represents unknown stores.
 
-    `Extent.unknown` represents unknown stores. With ``texts``, plain texts count as paths if they
-    name files; a user's function may have them for other purposes.
+    With ``texts``, plain texts count as paths if they name files; a user's function may use them otherwise.
 
     Examples
     --------

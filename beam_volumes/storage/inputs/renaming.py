@@ -21,11 +21,7 @@ _LETTERS = (*LEADING, *AXES)
 
 
 def letters_of(axes: Any) -> tuple[str, ...]:
-    """Return the letters of axes, checked: ``"tyx"`` or ``["t", "y", "x"]``.
-
-    Raises `ValueError` for letters other than t, c, z, y, x, for repeated ones, and if y or x is
-    missing.
-    """
+    """Return the letters of axes, e.g. ``"tyx"``: some of t, c, z, and y and x, each once."""
     given = [str(a).lower() for a in axes] if isinstance(axes, str | Sequence) else []
     if not {"y", "x"} <= set(given) <= set(_LETTERS) or len(set(given)) < len(given):
         raise ValueError(
@@ -36,12 +32,9 @@ def letters_of(axes: Any) -> tuple[str, ...]:
 
 
 def renamed(source: Source, letters: Sequence[str], is_file: bool = False) -> Source:
-    """Return a source with other names of its axes.
+    """Return a source with other names of its visible axes; a new spatial axis has voxels of size 1.
 
-    - ``source``: as opened without names, with its axes of extent 1.
-    - ``letters``: the new names of the visible axes, in their order. Axes t and c of extent 1 may be
-      left out. A new spatial axis has voxels of size 1.
-    - ``is_file``: whether it may lack axes of extent 1, which many formats do not store: they are added.
+    Axes t and c of extent 1 may be left out. A file may lack axes of extent 1: they are added.
     """
     space, first = source.space, len(source.leading)
     # Positions of the visible axes among all axes of the reader.

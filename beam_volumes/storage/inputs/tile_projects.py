@@ -146,12 +146,10 @@ def _voxel(
     calibration: np.ndarray | None,
     is_named: bool,
 ) -> np.ndarray:
-    """Return the extent z, y, x of a voxel of the first tile in the registrations' unit of length.
-
-    Registrations map voxels to that unit, and do not name it. It is the smallest extent of a voxel
-    for BigStitcher and the unit of the voxel sizes for BigDataViewer. The extents of voxels show which,
-    except for small changes of size by a registration.
-    """
+    """Return the extent z, y, x of a voxel of the first tile in the registrations' unit of length."""
+    # Registrations map voxels to that unit, and do not name it. It is the smallest extent of a voxel for
+    # BigStitcher and the unit of the voxel sizes for BigDataViewer. The extents of voxels show which, except
+    # for small changes of size by a registration.
     if calibration is not None and is_named:
         return calibration
     extents = np.linalg.norm(matrices[:, :, :3], axis=1)

@@ -16,14 +16,11 @@ def read_overhead_bytes(
 ) -> int:
     """Estimate the maximal bytes for reading sources, in addition to the arrays that are filled.
 
-    Sweeps share one lane for local and one for remote sources. Chunks in flight exist decoded and,
-    if compressed, encoded (equally large in the worst case); the allocator keeps some more.
-    Measured with incompressible voxels on two threads: 25 to 36 MB for chunks of 4 MiB, 129 MB for
-    chunks of 64 MiB.
-
-    ``stacks`` has one source of each stack of channels that are read together: all channels are
-    decoded into an additional array, and copied from there.
+    ``stacks`` has one source of each stack of channels, which are decoded into an additional array.
     """
+    # Sweeps share one lane for local and one for remote sources. Chunks in flight exist decoded and, if
+    # compressed, encoded (equally large in the worst case); the allocator keeps some more. Measured with
+    # incompressible voxels on two threads: 25 to 36 MB for chunks of 4 MiB, 129 MB for chunks of 64 MiB.
     total = KEPT if sources else 0
     for remote in (False, True):
         lane = [s for s in sources if s.reader.remote == remote]
@@ -64,12 +61,12 @@ def write_overhead_bytes(
 ) -> int:
     """Estimate the maximal bytes for writing, in addition to the arrays that are written.
 
-    Each of the ``sweeps`` writes a box of a shape to each sink. They share one lane for local and
-    one for remote sinks. Units in flight exist copied and encoded (equally large in the worst
-    case), and once more while blosc runs; one is being assembled. Measured with incompressible
-    voxels on two threads: 24 to 61 MB for chunks of 4 MiB, 130 to 193 MB for chunks and shards of
-    64 MiB.
+    Each of the ``sweeps`` writes a box of a shape to each sink.
     """
+    # Sweeps share one lane for local and one for remote sinks. Units in flight exist copied and encoded
+    # (equally large in the worst case), and once more while blosc runs; one is being assembled. Measured with
+    # incompressible voxels on two threads: 24 to 61 MB for chunks of 4 MiB, 130 to 193 MB for chunks and
+    # shards of 64 MiB.
     total = KEPT if written else 0
     for remote in (False, True):
         maximum = boxes = unit = 0

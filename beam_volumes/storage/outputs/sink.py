@@ -207,10 +207,9 @@ class Sink(OwnedArray):
         return dtype == voxels and not self.writer.loses(self)
 
     def open(self) -> ts.TensorStore:
-        """Return the handle for `write_units`, shared by this process.
+        """Return the handle for `write_units`, shared by this process, for ``[0, shape)`` of z, y, x.
 
-        Its domain is ``[0, shape)`` of z, y, x. At the far edges it accepts whole units beyond
-        that, except for formats with clipped units.
+        At the far edges it accepts whole units beyond that, except for formats with clipped units.
         """
         return opened("write" + self.token(), self._open)
 
@@ -325,18 +324,9 @@ def make_sink(
     labels: bool = False,
     **options: Any,
 ) -> Sink:
-    """Describe an output array; nothing is created.
+    """Describe an output array; nothing is created. ``options`` of the format are described in `Volume.to`.
 
-    Raises `ValueError` if the format cannot store the dtype, or does not accept an option.
-
-    - ``path``: a path, a URL or the spec of a TensorStore key-value store.
-    - ``shape``: of z, y, x; axes that ``space`` hides have extent 1 and are not stored.
-    - ``dtype``: of the voxels; formats without bool store it as uint8 0 and 1.
-    - ``space``: axes, voxel size, unit and origin.
-    - ``leading``: the extents of the leading axes of ``space``.
-    - ``format``: the name of a format; by default the one of the path's suffix.
-    - ``labels``: whether voxels are labels.
-    - ``**options``: options of the format: see `Volume.to`.
+    Axes that ``space`` hides have extent 1 in ``shape`` and are not stored; ``leading`` are the others.
     """
     spec = output_spec(path if isinstance(path, str | os.PathLike) else dict(path))
     name = url(spec).rstrip("/")

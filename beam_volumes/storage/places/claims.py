@@ -161,16 +161,13 @@ def prepare(
 ) -> None:
     """Prepare a place for a run once, regardless of the number of attempts.
 
-    Raises `Superseded` if another run has taken over meanwhile.
-
-    - ``document``: names the owner of the place.
-    - ``begun``: returns the run that a content names, and whether the place is ready for it.
-    - ``written``: returns the content that names an attempt of this run, or the run itself for
-      None.
-    - ``refuse``: raises an error if the given run must not be replaced.
-    - ``make``: clears and creates the place. Its argument returns whether this attempt still owns
-      it. ``make`` checks that before each irreversible action, and returns False if it does not.
+    Superseded if another run has taken over meanwhile, according to the ``document``.
     """
+    # ``begun`` returns the run that a content names, and whether the place is ready for it. ``written``
+    # returns the content that names an attempt of this run, or the run itself for None. ``refuse`` raises an
+    # error if the given run must not be replaced. ``make`` clears and creates the place. Its argument returns
+    # whether this attempt still owns it. ``make`` checks that before each irreversible action, and returns
+    # False if it does not.
     claim = written(uuid.uuid4().hex)
     has_claimed, waits_for, until = False, b"", 0.0
     while True:

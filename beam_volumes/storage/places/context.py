@@ -62,12 +62,9 @@ def threads() -> int:
 
 
 def context() -> ts.Context:
-    """Return the process's TensorStore context.
-
-    Nothing is cached: a sweep reads each chunk once and writes each unit once. Local files are not
-    synchronised to the disk one by one, which would be seven times slower; they are written
-    atomically.
-    """
+    """Return the process's TensorStore context."""
+    # Nothing is cached: a sweep reads each chunk once and writes each unit once. Local files are not
+    # synchronised to the disk one by one, which would be seven times slower; they are written atomically.
     global _context, _root, _pid
     with _lock:
         if _root is not None and _pid != os.getpid():
@@ -101,20 +98,16 @@ def context() -> ts.Context:
 
 
 def waiting_context(many: int = WAITING) -> ts.Context:
-    """Return a context with its own threads, for arrays with callbacks that wait for a bucket.
-
-    Requests need threads of `context` to complete. If all of these waited, no request would.
-    Callbacks that read from a disk are slower with more threads than cores.
-    """
+    """Return a context with its own threads, for arrays with callbacks that wait for a bucket."""
+    # Requests need threads of `context` to complete. If all of these waited, no request would. Callbacks that
+    # read from a disk are slower with more threads than cores.
     return ts.Context({"data_copy_concurrency": {"limit": many}}, parent=context())
 
 
 def _few_arenas() -> None:
-    """Let TensorStore's threads share two malloc arenas, if the C library is glibc.
-
-    By default each thread keeps the freed chunks in its own arena: on two cores a write used 70 MB
-    instead of 40 and was no faster.
-    """
+    """Let TensorStore's threads share two malloc arenas, if the C library is glibc."""
+    # By default each thread keeps the freed chunks in its own arena: on two cores a write used 70 MB instead
+    # of 40 and was no faster.
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
@@ -147,15 +140,13 @@ def opened(key: str, open_it: Callable[[], Any]) -> Any:
 
 
 def callback(read: Callable[..., None]) -> Callable[..., Any]:
-    """Wrap a function that fills a chunk for TensorStore.
-
-    The wrapper returns the time of the read. Without it, TensorStore returns a chunk that a thread
-    still holds to other readers, even after its file was replaced.
-
-    Exceptions are raised without their causes and tracebacks. TensorStore pickles exceptions, and
-    some libraries, such as dask, make Python pickle causes and tracebacks, too. Some of these
-    cannot be unpickled.
-    """
+    """Wrap a function that fills a chunk for TensorStore; the wrapper returns the time of the read."""
+    # Without the time, TensorStore returns a chunk that a thread still holds to other readers, even after its
+    # file was replaced.
+    #
+    # Exceptions are raised without their causes and tracebacks. TensorStore pickles exceptions, and some
+    # libraries, such as dask, make Python pickle causes and tracebacks, too. Some of these cannot be
+    # unpickled.
 
     @wraps(read)
     def called(*args: Any) -> Any:

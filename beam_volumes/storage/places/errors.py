@@ -101,12 +101,9 @@ class VolumeError(OSError):
 
 
 def needed(module: str, extra: str, why: str) -> Any:
-    """Import a library of an optional dependency group.
+    """Import a library of an optional dependency group ``extra``, or name the command that installs it.
 
-    Raises `ValueError` with the command that installs it.
-
-    - ``extra``: the group that contains it.
-    - ``why``: what needs it, for the message.
+    ``why``: what needs it, for the message.
 
     Examples
     --------

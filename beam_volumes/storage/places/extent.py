@@ -68,11 +68,10 @@ class _Path:
 
 
 class Bytes:
-    """The bytes that some extents contain now, with links followed and names resolved.
+    """The bytes that some extents contain now, with links followed and names resolved."""
 
-    Two extents share bytes if they are the same place or one contains the other. Existing local
-    places are identified by device and inode, and objects in a bucket by its name and their key.
-    """
+    # Two extents share bytes if they are the same place or one contains the other. Existing local places are
+    # identified by device and inode, and objects in a bucket by its name and their key.
 
     def __init__(self, extents: Iterable[Extent]) -> None:
         folders: dict[str, _Path] = {}

@@ -59,13 +59,11 @@ def home_of(place: Spec, is_file: bool) -> Spec:
 
 
 class OutputState:
-    """The state of an output: location, content, and the run that owns it.
+    """The state of an output: location, content, and the run that owns it."""
 
-    A document in the home folder has the note of the run, with the keys ``run``; ``preparing``
-    until the place is ready; ``finished`` when all parts are assembled, if they are; and
-    ``unfinished``, how to resume the run, until it has ended. Subclasses define the format of the
-    note and the other files.
-    """
+    # A document in the home folder has the note of the run, with the keys ``run``; ``preparing`` until the
+    # place is ready; ``finished`` when all parts are assembled, if they are; and ``unfinished``, how to
+    # resume the run, until it has ended. Subclasses define the format of the note and the other files.
 
     name: str
     kvstore: dict[str, Any]
@@ -294,16 +292,14 @@ class OwnedOutput(OutputState):
         unfinished: Mapping[str, Any] | None = None,
         in_parts: bool = False,
     ) -> None:
-        """Create the output, once per run.
+        """Create the output, once per run: a repeated or simultaneous call of the same run changes nothing.
 
-        A repeated or simultaneous call of the same run (a retry) changes nothing. The output of
-        another run is only cleared with ``overwrite``, and only if it is of the same kind.
-
-        - ``replaces``: the run, or None, that owned the place when this run was requested.
-        - ``unfinished``: how to resume the run, kept in the note until `note_ended`.
-        - ``in_parts``: chunks of an existing output with many objects stay. The caller deletes those
-          that it does not replace, by `delete_part`, and then calls `note_deleted`.
+        The output of another run is only cleared with ``overwrite``, and only if it is of the same kind.
         """
+        # ``replaces``: the run, or None, that owned the place when this run was requested. ``unfinished``:
+        # how to resume the run, kept in the note until `note_ended`. ``in_parts``: chunks of an existing
+        # output with many objects stay. The caller deletes those that it does not replace, by `delete_part`,
+        # and then calls `note_deleted`.
 
         def refuse(run: str | None) -> None:
             now = run or self.begun_run()
@@ -367,14 +363,12 @@ class OwnedOutput(OutputState):
         durable: bool,
         assemble: Callable[[Callable[[], bool]], Mapping[str, Any]],
     ) -> None:
-        """Assemble the output from its parts, once; further attempts are harmless.
+        """Assemble the output of a run from its parts, once; further attempts are harmless.
 
-        - ``run_id``: the run that must own the output.
-        - ``durable``: whether to flush it to disk before it is marked as finished.
-        - ``assemble``: a function that assembles it and returns entries for the note. Its argument
-          returns whether the run still owns the output. It raises FileNotFoundError if another
-          attempt has removed the parts.
+        ``durable``: whether to flush it to disk before it is marked as finished.
         """
+        # The argument of ``assemble`` returns whether the run still owns the output. ``assemble`` returns
+        # entries for the note, and raises FileNotFoundError if another attempt has removed the parts.
         while True:
             self.check(run_id)
             data, generation = self.document.read()

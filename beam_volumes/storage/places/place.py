@@ -355,10 +355,9 @@ class Place:
         owned: Callable[[str], bool] | None = None,
         spans: Sequence[Span] = (),
     ) -> bool:
-        """Delete everything below except one object, while ``may`` returns True.
+        """Delete everything below except ``keep``, while ``may`` returns True; return whether all is gone.
 
-        With ``owned``, only objects with names for which it is true; nothing in ``spans`` of names
-        is listed or deleted. Returns whether all are deleted.
+        ``owned`` limits this to names; nothing in ``spans`` of names is listed or deleted.
         """
         if self.local is not None:
             return _clear_local(self.local, keep, may, owned, spans)

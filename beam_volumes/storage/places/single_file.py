@@ -25,12 +25,9 @@ def put_together(
 ) -> None:
     """Write a file atomically from content that is never in memory as a whole.
 
-    Raises `FileNotFoundError` if the run no longer owns the file, or another attempt has removed
-    parts.
-
-    - ``home``: a folder on the same disk, for the incomplete file of this attempt.
-    - ``is_ours``: returns whether the run still owns the file.
+    ``home``: a folder on the same disk, for the incomplete file of this attempt.
     """
+    # FileNotFoundError if the run no longer owns the file, or another attempt has removed parts.
 
     def write(path: str) -> None:
         with open(path, "xb") as out:
@@ -57,11 +54,9 @@ def write_whole(
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Create or replace a local file; if that fails, a file that exists is unchanged.
-
-    The file keeps its permissions and, if the process may set them, its owner and group. A symbolic link
-    keeps its target.
-    """
+    """Create or replace a local file; if that fails, a file that exists is unchanged."""
+    # The file keeps its permissions and, if the process may set them, its owner and group. A symbolic link
+    # keeps its target.
     place = os.path.realpath(path)
     if os.path.exists(place):
         with open(place, "ab") as out:  # refuses a folder, and a file that may not be written
@@ -88,11 +83,9 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def flush(places: Iterable[Spec]) -> None:
-    """Wait until local disks have stored everything written to these places.
-
-    It is one call for each file system, which is several times faster than one for each file.
-    Buckets store everything before they answer.
-    """
+    """Wait until local disks have stored everything written to these places."""
+    # It is one call for each file system, which is several times faster than one for each file. Buckets store
+    # everything before they answer.
     folders = {_existing(place["path"]) for place in places if is_local(place)}
     for folder in {os.stat(folder).st_dev: folder for folder in sorted(folders)}.values():
         handle = os.open(folder, os.O_RDONLY)

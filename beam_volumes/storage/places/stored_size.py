@@ -63,11 +63,9 @@ def stored_bytes(extents: Iterable[Extent]) -> int | None:
 
 
 def sampled_bytes(extents: Iterable[Extent]) -> int | None:
-    """Estimate the bytes of extents from a sample; None if that would take long.
-
-    All entries of a folder are counted. The sizes of some, evenly spaced among the sorted names,
-    represent the others. Remote stores list names without sizes.
-    """
+    """Estimate the bytes of extents from a sample; None if that would take long."""
+    # All entries of a folder are counted. The sizes of some, evenly spaced among the sorted names, represent
+    # the others. Remote stores list names without sizes.
     places = list({(repr(e.store), tuple(e.names or ())): e for e in extents}.values())
     try:
         found = [_sampled(extent) for extent in _spread(places, _SAMPLED_EXTENTS)]

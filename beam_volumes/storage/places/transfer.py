@@ -34,11 +34,9 @@ _LOCAL, _MAXIMUM = 16 << 20, 64 << 20
 
 
 def in_flight(chunk_bytes: int, threads: int, remote: bool) -> int:
-    """Return the decoded bytes of chunks that a process reads, or writes, at a time.
-
-    One chunk for each thread, up to 64 MiB; a larger chunk is processed alone. Buckets always get
-    64 MiB, since more requests hide their latency.
-    """
+    """Return the decoded bytes of chunks that a process reads, or writes, at a time."""
+    # One chunk for each thread, up to 64 MiB; a larger chunk is processed alone. Buckets always get 64 MiB,
+    # since more requests hide their latency.
     return max(
         chunk_bytes, _MAXIMUM if remote else max(_LOCAL, min(threads * chunk_bytes, _MAXIMUM))
     )
@@ -171,11 +169,9 @@ _lanes = {(kind, remote): _Lane() for kind in ("read", "write") for remote in (F
 
 
 def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
-    """Start reading a box of voxels into an array.
+    """Start reading a box inside the handle's domain into an array of its shape and dtype, possibly strided.
 
-    - ``box``: inside the handle's domain.
-    - ``out``: of the box's shape and the handle's dtype; may be strided, e.g. rows of a padded
-      ring. It must not be used until the transfer is done.
+    ``out`` must not be used until the transfer is done.
     """
     _check(handle, box, out)
     layout = handle.chunk_layout
@@ -210,11 +206,9 @@ def read_channels(
 ) -> Transfer:
     """Start reading boxes of several channels into arrays, if chunks contain several channels.
 
-    Each chunk is decoded once, into an array of all requested channels, and copied from there.
-
-    - ``handle``: with the axes c, z, y, x.
-    - ``parts``: the channel, the box and the array for its voxels.
+    ``handle`` has the axes c, z, y, x; ``parts`` are channels, boxes and arrays.
     """
+    # Each chunk is decoded once, into an array of all requested channels, and copied from there.
     channels = [c for c, _, _ in parts]
     first, last = min(channels), max(channels) + 1
     z, y, x = (
@@ -262,14 +256,12 @@ def read_channels(
 def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer:
     """Start writing whole units: each is one write to the store, without reading.
 
-    Units at the far edges of the volume count as whole. Their parts outside the volume are written
-    as the fill value.
-
-    - ``box``: starts on the grid of write units and ends on it or at the edge of the volume.
-    - ``array``: of the box's shape and the handle's dtype (bool for 0 and 1 of one byte); may be
-      strided. It must not be changed until the transfer is done. If units contain several
-      channels, both have a fourth axis for them.
+    ``array``, possibly strided, must not be changed until the transfer is done.
     """
+    # ``box`` starts on the grid of write units and ends on it or at the edge of the volume. Units at the far
+    # edges count as whole; their parts outside the volume are written as the fill value. ``array`` has the
+    # handle's dtype, or bool for 0 and 1 of one byte. If units contain several channels, both have a fourth
+    # axis for them.
     if array.dtype == bool and handle.dtype.numpy_dtype in (np.uint8, np.int8):
         array = array.view(handle.dtype.numpy_dtype)
     _check(handle, box, array)

@@ -95,12 +95,9 @@ def unit_name(unit: str | None) -> str | None:
 
 
 def in_one_unit(units: Sequence[Any]) -> tuple[str | None, list[Fraction]] | None:
-    """Find one unit for lengths along several axes, named by a file; others are unknown.
-
-    Returns the unit, and the factor for the lengths along each axis. Mixed units become
-    micrometers. An axis without a unit has the unit of the others. None if some lengths cannot be
-    compared.
-    """
+    """Find one unit for lengths along several axes in the units of a file, and the factor for each."""
+    # Mixed units become micrometers. An axis without a unit has the unit of the others. None if some lengths
+    # cannot be compared.
     names: list[str | None] = []
     for unit in units:
         text = unit.strip() if isinstance(unit, str) else ""
@@ -145,11 +142,9 @@ def stated_space(
     unit: str | None = None,
     origin: float | Sequence[float] | None = None,
 ) -> Space:
-    """Return a volume's space with the values of the user; others remain.
+    """Return a volume's space with the values of the user, for each visible axis; others remain.
 
-    - ``voxel_size``, ``origin``: one number, or one for each visible axis, in ``unit``.
-    - ``unit``: a unit of length. Without ``voxel_size`` it is the unit of the existing values; with
-      it, an existing origin is converted.
+    Without ``voxel_size``, ``unit`` is of the existing values; with it, an existing origin is converted.
 
     Examples
     --------
@@ -326,8 +321,7 @@ def select(
 ) -> Selection:
     """Select the volume in an array that may have t and c: they remain unless a point is chosen.
 
-    - ``axes``, ``sizes``: name and extent of each dimension.
-    - ``channels``: the names of the channels, if known.
+    ``axes`` and ``sizes`` are of each dimension, ``channels`` the names of channels, if known.
     """
     index = dict(request.index or {})
     shown = ", ".join(f"{a}: {n}" for a, n in zip(axes, sizes, strict=True))

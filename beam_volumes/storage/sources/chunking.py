@@ -15,11 +15,7 @@ CHUNK_BYTES = 2 << 20
 
 
 def default_chunk(shape: Triple, itemsize: int) -> Triple:
-    """Return the default chunk of an output.
-
-    16 slices of 512 x 512 voxels (256 x 256 from 4 bytes per voxel on): 4 or 8 MiB. If the volume
-    is smaller along an axis, the others grow, y and x first, until a chunk has 2 MiB. It depends on
-    nothing else.
+    """Return the default chunk of an output, which only depends on the shape and the size of a voxel.
 
     Examples
     --------
@@ -28,6 +24,8 @@ def default_chunk(shape: Triple, itemsize: int) -> Triple:
     >>> default_chunk((1, 20000, 20000), 1)
     (1, 1024, 2048)
     """
+    # 16 slices of 512 x 512 voxels (256 x 256 from 4 bytes per voxel on): 4 or 8 MiB. If the volume is
+    # smaller along an axis, the others grow, y and x first, until a chunk has 2 MiB.
     edge = 512 if itemsize < 4 else 256
     chunk = [max(1, min(c, n)) for c, n in zip((16, edge, edge), shape, strict=True)]
     while math.prod(chunk) * itemsize < CHUNK_BYTES:

@@ -52,11 +52,9 @@ class RawChunks:
 
 
 def raw_chunks(source: Source) -> RawChunks | str:
-    """Return the places of a source's chunks, or the reason why they are not plain voxels on this disk.
-
-    Only uses metadata that `bv.open` has read. Readers offer it by a method ``raw_chunks`` of the positions
-    along leading axes, and of the position of voxel (0, 0, 0).
-    """
+    """Return the places of a source's chunks, or the reason why they are not plain voxels on this disk."""
+    # Only uses metadata that `bv.open` has read. Readers offer it by a method ``raw_chunks`` of the positions
+    # along leading axes, and of the position of voxel (0, 0, 0).
     reader = source.reader
     at = reader.at if isinstance(reader, PointReader) else ()
     whole = reader.whole if isinstance(reader, PointReader) else reader

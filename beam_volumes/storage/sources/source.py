@@ -166,8 +166,7 @@ class Source:
     def stack(self) -> str | None:
         """The identity of its decode units, if they contain other channels, too; else None.
 
-        Sources with the same stack are channels of the same units at the same position: see
-        `read_stack`.
+        Sources with the same stack are channels of the same units at the same position: see `read_stack`.
         """
         stack = getattr(self.reader, "stack", None)
         return None if stack is None else digest(stack, self.offset, self.shape)
@@ -288,10 +287,9 @@ class Source:
         )
 
     def moved(self, name: str, move: Callable[[Spec], Spec]) -> Source:
-        """Return the source after its bytes have been moved.
+        """Return the source after ``move`` has mapped moved key-value stores to new places.
 
-        - ``move``: maps the place of a moved key-value store; other places stay the same. Only
-          readers with a method ``moved`` support it.
+        Only readers with a method ``moved`` support it.
         """
         moved = getattr(self.reader, "moved", None)
         return self if moved is None else replace(self, name=name, reader=moved(move))

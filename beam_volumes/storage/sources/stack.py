@@ -128,10 +128,9 @@ def on_top(
     instead: Mapping[int, int | None] | None = None,
     lost: Mapping[str, str] | None = None,
 ) -> Source:
-    """Stack sources along z, in order.
+    """Stack sources along z, in order, with equal dtype, y, x, leading axes and voxel size.
 
-    - ``parts``: with equal dtype, y, x, leading axes and voxel size. Images are one slice each.
-    - ``instead``, ``lost``: as in `StackReader`.
+    Images are one slice each; ``instead`` and ``lost`` are described in `StackReader`.
     """
     first = parts[0]
     for part in parts[1:]:

@@ -202,11 +202,9 @@ def fused(
     blending: str,
     fill: float,
 ) -> Source:
-    """Return the volume of some tiles of one dtype.
+    """Return the volume of some tiles of one dtype; ``which`` has the number of each tile among ``parts``.
 
-    - ``parts``, ``which``: the different tiles, and the number of each tile among them.
-    - ``matrices``: ``inverse`` and ``shift`` of `TilesReader`.
-    - ``corrections``: ``gain`` and ``offset``, likewise.
+    ``matrices`` are ``inverse`` and ``shift`` of `TilesReader`, ``corrections`` are ``gain`` and ``offset``.
     """
     cell = _cell(parts, shape, dtype.itemsize)
     reader = TilesReader(

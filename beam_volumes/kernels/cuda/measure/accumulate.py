@@ -58,11 +58,9 @@ def _extent(dtype: np.dtype, has_mask: bool) -> Any:
 def moments(
     src: Rows, mask: Rows | None, ny: int, nx: int, cells: Any, squares: bool, stream: Any = None
 ) -> None:
-    """The twin of `beam_volumes.kernels.measure.accumulate.moments`.
-
-    ``cells``: the numbers of finite and of other voxels, and for each exponent the digits of the sum, then of
-    the sum of squares.
-    """
+    """The twin of `beam_volumes.kernels.measure.accumulate.moments`."""
+    # ``cells``: the numbers of finite and of other voxels, and for each exponent the digits of the sum, then
+    # of the sum of squares.
     dtype = src.lines.dtype
     voxels = unsigned(src) if dtype.kind == "f" else numbers(src)
     launch_lanes(

@@ -10,16 +10,11 @@ BLOCK = 256
 
 @kernel
 def votes(samples, sums, feature, threshold, left, leaf, roots, values):
-    """Add the values of each sample's leaf in each tree to ``sums``, tree by tree.
-
-    At a node, a sample goes on to ``left``, or to the next node if its ``feature`` is above the
-    ``threshold``. A leaf is its own ``left``, with an infinite threshold.
-
-    - ``samples``: float32 (n, features); ``sums``: float64 (n, classes).
-    - ``feature``, ``threshold``, ``left``, ``leaf``: for each node; ``leaf`` is the row of ``values``
-      (float64) of a leaf. All but the thresholds (float32) are uint32: signed indices take twice as long.
-    - ``roots``: uint32, the first node of each tree.
-    """
+    """Add the values of each sample's leaf in each tree to ``sums``, tree by tree."""
+    # ``samples`` are float32 (n, features), ``sums`` float64 (n, classes). At a node, a sample goes on to
+    # ``left``, or to the next node if its ``feature`` is above the ``threshold``, float32. A leaf is its own
+    # ``left``, with an infinite threshold; ``leaf`` is its row of ``values``, float64. ``roots`` are the
+    # first nodes of trees. Indices are uint32: signed ones take twice as long.
     nodes = np.empty(BLOCK, np.uint32)
     active = np.empty(BLOCK, np.uint32)  # samples that are not in a leaf
     none, one = np.uint32(0), np.uint32(1)

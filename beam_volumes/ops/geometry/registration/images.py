@@ -164,9 +164,7 @@ def aligned(
 ) -> Link:
     """Find the transform of two arrays: from coarse to fine, over levels of half the extent each.
 
-    - ``max_shift``: the maximum shift of the middle along each axis.
-    - ``spacing``: the voxel size, which determines what a rotation is.
-    - ``start``: an approximate link of the level without a longer side than the number.
+    ``max_shift`` is for the middle, along each axis; ``start`` is a link and the longest side of its level.
     """
     side = _COARSEST if start is None else start[1]
     levels = [(cleaned(fixed), cleaned(moving))]
@@ -239,12 +237,10 @@ def translation(
 ) -> tuple[Link, Callable[[], float]]:
     """Find the shift of ``moving`` relative to ``fixed``, in whole voxels, by phase correlation.
 
-    Also returns a function for the score of the strongest other shift, as a share of the score of this
-    one; scores are the roots of the evidence.
-
-    - ``max_shift``: the maximum difference from the ``expected`` shift along each axis.
-    - ``min_overlap``: the minimum fraction of the smaller array that must overlap.
+    Also returns a function for the score of the strongest other shift, as a share of the score of this one.
     """
+    # Scores are roots of the evidence. ``max_shift`` is the maximum difference from the ``expected`` shift
+    # along each axis; ``min_overlap`` is a fraction of the smaller array.
     fixed, moving = cleaned(fixed), cleaned(moving)
     shape = [
         scipy.fft.next_fast_len(max(n, m), real=True)
@@ -391,31 +387,27 @@ def evidence_of(
 ) -> float:
     """Return the evidence that two aligned arrays show the same object; negative if one is inverted.
 
-    It is a lower bound of the negative logarithm of the probability that unrelated arrays match as
-    well. In unrelated arrays, the differences of the phases of Fourier coefficients are independent
-    and uniform (Theiler et al., "Testing for nonlinearity in time series: the method of surrogate
-    data", Physica D 58, 1992). A match is a mean direction of 0, which is the V-test of circular
-    statistics (Greenwood and Durand, "The distribution of length and components of the sum of n random
-    unit vectors", Annals of Mathematical Statistics 26, 1955). With coefficients A and B,
-
-        c = sum(w cos(phase difference)) / sum(w),    n = sum(w)**2 / sum(w**2),    w = sqrt(|A| |B|)
-
-    are the mean cosine and the effective number of coefficients. The mean of exp(s cos(phase)) is the
-    Bessel function I0(s), so the probability of a mean cosine of c is at most exp(-n r(c)) with
-    r(c) = max(s c - log(I0(s))) over s (Chernoff). For small c, r(c) is c**2.
-
-    Smooth, small and periodic overlaps have few coefficients. For w = |A| |B|, c would be Pearson's
-    correlation, and n half the effective number of samples of two autocorrelated processes (Clifford,
-    Richardson and Hemon, "Assessing the significance of the correlation between two spatial
-    processes", Biometrics 45, 1989). The root is halfway to phase correlation: shading is in few
-    coefficients, and does not hide the others. Both arrays are smoothed as in `refined`.
-
-    Phases are not independent if an array has a single spot. The part of the overlap with the
-    largest product of both arrays is therefore left out: a link must also follow from the others.
-
-    - ``variances``: of the arrays of which ``a`` and ``b`` are parts. A share of them is noise.
-    - ``inside``: the voxels that overlap, by default all.
+    ``variances`` are of the arrays of which ``a`` and ``b`` are parts; a share of them is noise.
     """
+    # It is a lower bound of the negative logarithm of the probability that unrelated arrays match as well. In
+    # unrelated arrays, the differences of the phases of Fourier coefficients are independent and uniform
+    # (Theiler et al., "Testing for nonlinearity in time series: the method of surrogate data", Physica D 58,
+    # 1992). A match is a mean direction of 0, which is the V-test of circular statistics (Greenwood and
+    # Durand, "The distribution of length and components of the sum of n random unit vectors", Annals of
+    # Mathematical Statistics 26, 1955). With coefficients A and B, and weights w = sqrt(|A| |B|), the mean
+    # cosine is c = sum(w cos(phase difference)) / sum(w), and the effective number of coefficients is n =
+    # sum(w)**2 / sum(w**2). The mean of exp(s cos(phase)) is the Bessel function I0(s), so the probability of
+    # a mean cosine of c is at most exp(-n r(c)) with r(c) = max(s c - log(I0(s))) over s (Chernoff). For
+    # small c, r(c) is c**2.
+    #
+    # Smooth, small and periodic overlaps have few coefficients. For w = |A| |B|, c would be Pearson's
+    # correlation, and n half the effective number of samples of two autocorrelated processes (Clifford,
+    # Richardson and Hemon, "Assessing the significance of the correlation between two spatial processes",
+    # Biometrics 45, 1989). The root is halfway to phase correlation: shading is in few coefficients, and does
+    # not hide the others. Both arrays are smoothed as in `refined`.
+    #
+    # Phases are not independent if an array has a single spot. The part of the overlap with the largest
+    # product of both arrays is therefore left out: a link must also follow from the others.
     whole = np.ones(a.shape) if inside is None else inside.astype(np.float64)
     for axis, n in enumerate(a.shape):
         whole *= _along(_taper(n), axis, a.ndim)
@@ -477,11 +469,11 @@ def with_evidence(
 ) -> Link:
     """Return a link with its evidence, compared with the best of all chance links and with rivals.
 
-    The score of a placement is the root of twice its evidence, a standard normal number by chance. The
-    difference of two scores has a variance of at most 2. It must be far above chance, as other links
-    cannot confirm the placement: where an image repeats, all of them may be wrong by the same period.
     A link beyond ``max_shift`` has no evidence.
     """
+    # The score of a placement is the root of twice its evidence, a standard normal number by chance. The
+    # difference of two scores has a variance of at most 2. It must be far above chance, because other links
+    # cannot confirm the placement: where an image repeats, all of them may be wrong by the same period.
     if not is_near(link, fixed.shape, max_shift, expected):
         return link
     far = ndimage.affine_transform(
@@ -534,12 +526,10 @@ def refined(
     min_overlap: float = MIN_OVERLAP,
     converged: float = _CONVERGED,
 ) -> Link:
-    """Improve a link to a fraction of a voxel; the method of Lucas and Kanade.
-
-    The sum of squared differences of the smoothed arrays is minimized by Gauss-Newton steps. Each
-    step also fits a gain and an offset of the intensities. Steps end where the shift differs by more
-    than ``max_shift`` from the ``expected`` one, or little overlaps.
-    """
+    """Improve a link to a fraction of a voxel; the method of Lucas and Kanade."""
+    # The sum of squared differences of the smoothed arrays is minimized by Gauss-Newton steps. Each step also
+    # fits a gain and an offset of the intensities. Steps end where the shift differs by more than
+    # ``max_shift`` from the ``expected`` one, or little overlaps.
     near = ndimage.gaussian_filter(_scaled(cleaned(fixed)), _SMOOTHING)
     far = ndimage.spline_filter(
         ndimage.gaussian_filter(_scaled(cleaned(moving)), _SMOOTHING), 3, np.float32, mode="mirror"

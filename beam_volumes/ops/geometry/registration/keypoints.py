@@ -55,11 +55,9 @@ class Keypoints:
 def matched(
     fixed: Keypoints | None, moving: Keypoints | None, model: str, spacing: np.ndarray
 ) -> Link | None:
-    """Find the transform of two downsampled planes; None if too few keypoints match.
-
-    ``spacing`` is the voxel size relative to the smallest one, which determines what a rotation is.
-    The bits are the same in each run, since the random samples are.
-    """
+    """Find the transform of two downsampled planes; None if too few keypoints match."""
+    # ``spacing`` is the voxel size relative to the smallest one, which determines what a rotation is. The
+    # bits are the same in each run, since the random samples are.
     if fixed is None or moving is None:
         return None
     from skimage.feature import match_descriptors

@@ -66,17 +66,13 @@ def placed(
 ) -> Placed:
     """Solve for the transforms by least squares, and leave out links that contradict the others.
 
-    The worst links are removed, and the transforms solved again, until no residual is above
-    ``max_residual`` and three times the median. A link that no loop of other links confirms is then
-    only used if it is far above chance: its residual is always 0.
-
-    - ``given``: the places before, (images, axes).
-    - ``neighbours``: pairs that keep their given distance where no links decide it.
-    - ``reference``: the image with the identity. If None, the mean of all matrices is the identity, and
-      linked images keep the mean of their given places. If these have independent errors, and links
-      are right, the sum of squared errors cannot increase.
-    - ``spacing``: the voxel size, which determines what a rotation is.
+    ``given`` are the places before, and ``neighbours`` pairs that keep their given distance without links.
     """
+    # The worst links are removed, and the transforms solved again, until no residual is above
+    # ``max_residual`` and three times the median. A link that no loop of other links confirms is then only
+    # used if it is far above chance: its residual is always 0. The image ``reference`` has the identity. If
+    # None, the mean of all matrices is the identity, and linked images keep the mean of their given places.
+    # If these have independent errors, and links are right, the sum of squared errors cannot increase.
     kept = {p: link for p, link in links.items() if link.evidence >= MIN_EVIDENCE}
     while True:
         if model == "translation":

@@ -64,12 +64,11 @@ class FragmentLoad(MergeEstimate):
 
 @dataclass(frozen=True, eq=False)
 class FragmentSurvey(Survey):
-    """Labels of overlapping tiles to be stitched.
+    """Labels of overlapping tiles to be stitched."""
 
-    The inputs are the labels of each voxel's own tile and, if tiles overlap, the labels of the tiles with
-    each of `Tiling.parities`, 0 where there is none. Earlier stages select them from the labels of tiles, so
-    a slab only gets its core.
-    """
+    # The inputs are the labels of each voxel's own tile and, if tiles overlap, the labels of the tiles with
+    # each of `Tiling.parities`, 0 where there is none. Earlier stages select them from the labels of tiles,
+    # so a slab only gets its core.
 
     tiling: Tiling
     rule: str

@@ -643,11 +643,10 @@ def labels_in(voxels: int, voxels_per_label: int) -> int:
 
 @dataclass
 class Folds:
-    """Divides windows into parts that are folded one after the other.
+    """Divides windows into parts that are folded one after the other."""
 
-    Folding needs more memory than its result. Labels may have any size, so the size of each part follows from
-    the previous one.
-    """
+    # Folding needs more memory than its result. Labels may have any size, so the size of each part follows
+    # from the previous one.
 
     row_bytes: int  #: Bytes per row while folding.
     largest: int  #: Maximum voxels of a part.

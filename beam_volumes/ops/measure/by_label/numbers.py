@@ -45,10 +45,9 @@ _ANY_MEDIAN = "use bv.labeled_comprehension(volume, labels, index, np.median, fl
 
 
 def _of_labels(ours: Callable[..., Any], *properties: str, text: str = _PARAMETERS) -> Any:
-    """Extend a reduction by ``labels=`` and ``index=``, which ``text`` documents.
+    """Extend a reduction by ``labels=`` and ``index=``, which ``text`` documents; positional, as in scipy.
 
-    ``properties`` of `regionprops_table` have its numbers; without any, labels are counted. Both parameters
-    are positional, as in scipy, where only ``volume`` is before them.
+    ``properties`` of `regionprops_table` have its numbers; without any, labels are counted.
     """
     name, plain = ours.__name__, inspect.signature(ours)
     parameters = list(plain.parameters.values())

@@ -341,11 +341,9 @@ def _grid(
     axes: Sequence[str] | None,
     foreign: Foreign,
 ) -> tuple[Sequence[float] | None, Sequence[float] | None, Sequence[Any] | None]:
-    """Return voxel size, position of the first voxel and unit per dimension, as far as known.
-
-    A level's own voxel size is its size, unless it has factors: then it is the size of the finest
-    level, like the group's. A voxel of a coarser level is centred on the voxels it was made of.
-    """
+    """Return voxel size, position of the first voxel and unit per dimension, as far as known."""
+    # A level's own voxel size is its size, unless it has factors: then it is the size of the finest level,
+    # like the group's. A voxel of a coarser level is centred on the voxels it was made of.
     if axes is None:
         return None, None, None
     rank = len(axes)

@@ -246,11 +246,9 @@ class OmeZarr(Zarr):
 def image_to_move(
     place: Place, axes: Sequence[str], size: np.ndarray, origin: np.ndarray
 ) -> Callable[[], None]:
-    """Return a function that sets the position of an image's first voxel, if it can be stored.
-
-    The position along ``axes`` is in the unit of the voxel size. The translations of all levels are changed
-    by the same amount. It can be repeated.
-    """
+    """Return a function that sets the position of an image's first voxel, if it can be stored; repeatable."""
+    # The position along ``axes`` is in the unit of the voxel size. The translations of all levels are changed
+    # by the same amount.
     node = find(place)
     if node is None or node.is_array or len(images_in(node.attributes)) != 1:
         raise ValueError(f"{place.text} is not one OME-Zarr image; only these store positions")

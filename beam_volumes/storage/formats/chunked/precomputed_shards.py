@@ -13,12 +13,11 @@ MINISHARD_BITS = 9
 
 @dataclass(frozen=True)
 class Shards:
-    """Shards that are boxes of chunks.
+    """Shards that are boxes of chunks."""
 
-    A chunk's number interleaves the bits of its position along x, y and z, as many as the grid of
-    chunks needs. A shard has all chunks with numbers that only differ in the low bits. These are
-    low bits of x, y and z, so the chunks are a box.
-    """
+    # A chunk's number interleaves the bits of its position along x, y and z, as many as the grid of chunks
+    # needs. A shard has all chunks with numbers that only differ in the low bits. These are low bits of x, y
+    # and z, so the chunks are a box.
 
     shape: Triple  #: Voxels of a whole shard along z, y, x
     #: The axis of each bit of a chunk's number (0 is z), the lowest first

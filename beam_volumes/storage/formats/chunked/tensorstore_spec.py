@@ -374,12 +374,9 @@ def _name(spec: Mapping[str, Any]) -> str:
 
 
 def check_all_is_read(spec: Any) -> None:
-    """Refuse an array in a zip file with members that TensorStore would read as fill values.
-
-    It ignores members that are compressed more than a thousand times, encrypted, compressed by
-    other methods, or have names that begin with a slash. ``spec`` is from
-    `tensorstore.Spec.to_json`.
-    """
+    """Refuse an array in a zip file with members that TensorStore would read as fill values."""
+    # It ignores members that are compressed more than a thousand times, encrypted, compressed by other
+    # methods, or have names that begin with a slash. ``spec`` is from `tensorstore.Spec.to_json`.
     if not isinstance(spec, Mapping):
         return
     for inner in (spec.get("kvstore"), spec.get("base"), *spec.get("layers", ())):

@@ -552,8 +552,7 @@ def found_below(
 ) -> tuple[list[str], bool]:
     """Return folders below a local place that ``look`` accepts, and whether all were inspected.
 
-    Folders for which it is False are searched, up to the depth ``deep``; those for which it is None
-    are not.
+    Folders for which it is False are searched, up to the depth ``deep``, and not if it is None.
     """
     if place.local is None:
         return [], False

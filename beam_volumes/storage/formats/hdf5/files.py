@@ -83,10 +83,10 @@ def opened_file(path: str) -> Iterator[Any]:
 def files_of(node: Any, check: bool = False) -> tuple[str, ...]:
     """Return absolute paths of all files with voxels of an object of an open file, its own first.
 
-    Virtual datasets name other files, and their datasets may be links. Raw files contain voxels,
-    too. Missing files are included. With ``check``, files in other folders are refused before they
-    are opened: see `storage.outside`.
+    With ``check``, files in other folders are refused before they are opened: see `storage.outside`.
     """
+    # Virtual datasets name other files, and their datasets may be links. Raw files contain voxels, too.
+    # Missing files are included.
     path = os.path.abspath(os.fsdecode(node.file.filename))
     found = {path: None}
     left, visited = _sources(node, path, check), set()
@@ -109,8 +109,7 @@ def files_of(node: Any, check: bool = False) -> tuple[str, ...]:
 def missing_files_of(node: Any) -> tuple[str, ...]:
     """Return missing sources of a dataset of an open file: HDF5 would read fill values, or zeros.
 
-    These are files and datasets that virtual datasets name, and raw files that are missing or too
-    short.
+    These are files and datasets of virtual datasets, and raw files that are missing or too short.
     """
     h5py = library(os.fsdecode(node.file.filename))
     found: dict[str, None] = {}

@@ -77,9 +77,9 @@ def listing(file: Any, name: str, dataset: str | None) -> Listing | None:
 def _volumes(group: Any) -> tuple[list[Any], bool]:
     """Return the datasets of voxels in a group, and whether all objects were inspected.
 
-    Each object counts once, regardless of the number of links to it. External and soft links are
-    not followed. (h5py's ``visititems`` crashes on some damaged files.)
+    Each object counts once, for any number of links. External and soft links are not followed.
     """
+    # h5py's ``visititems`` crashes on some damaged files.
     found: list[Any] = []
     visited: set[Any] = set()
     groups = [group]

@@ -235,16 +235,9 @@ def placement_of(
     affine: str | None,
     unit: str | None = None,
 ) -> tuple[str, Placement]:
-    """Return the names of axes and their placement, given an affine transform to positions.
+    """Return the names of axes, changed by ``affine="reorient"``, and their placement by an affine matrix.
 
-    The names differ from ``names`` if ``affine="reorient"`` changes them.
-
-    - ``names``: spatial axes, e.g. ``"xyz"``; an axis that is not rotated has the direction of its
-      name.
-    - ``sizes``: extents of these axes.
-    - ``matrix``: a column for each axis: the step between voxels, as x, y, z.
-    - ``origin``: the centre of the first voxel, as x, y, z.
-    - ``affine``: the user's option: see `AFFINE`.
+    Columns of ``matrix`` are the steps between voxels along axes ``names``, as x, y, z; see `AFFINE`.
 
     Examples
     --------
@@ -252,6 +245,7 @@ def placement_of(
     >>> placement_of("a.nii", "xyz", (5, 6, 7), turned, (10, 0, 0), affine="reorient", unit="millimeter")[0]
     'yxz'
     """
+    # An axis that is not rotated has the direction of its name. ``origin`` is the centre of the first voxel.
     name = printable(name)
     check_affine(affine, name)
     n = len(names)

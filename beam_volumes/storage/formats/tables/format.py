@@ -47,12 +47,9 @@ class TableFormat:
     def assemble(
         self, place: str, home: str, shards: list[str], is_ours: Callable[[], bool]
     ) -> Mapping[str, Any]:
-        """Assemble a file from its shards; return entries for the note.
+        """Assemble a file from its shards, in order, in the folder ``home``; return entries for the note.
 
-        - ``place``, ``home``: the file, and the folder of its shards, ending with a separator.
-        - ``shards``: their names, in order.
-        - ``is_ours``: returns whether the run still owns the table; checked before the file is
-          visible.
+        ``is_ours``: whether the run still owns the table; checked before the file is visible.
         """
         return {}
 

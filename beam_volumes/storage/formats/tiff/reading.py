@@ -359,10 +359,9 @@ class Page:
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the decoded tiles or strips of a column, each with its first row in the page.
 
-        - ``at``: separate sample, and position in the grid along depth and width.
-        - ``rows``: positions in the grid along length.
-        - ``wanted``: rows of the page; only these are read of uncompressed strips.
+        ``at``: sample, and position along depth and width; ``rows`` along length; ``wanted``: rows of pixels.
         """
+        # Only wanted rows are read of uncompressed strips.
         s, file, found = self.segments, self.file, self.directory
         if s.compression == OLD_JPEG:
             yield 0, self._of_libtiff()
