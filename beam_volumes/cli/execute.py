@@ -16,7 +16,8 @@ from beam_volumes.cli.options import CENSUS
 from beam_volumes.drive import compute
 from beam_volumes.drive.runner_names import is_local
 from beam_volumes.plan.estimate.accelerators import advice
-from beam_volumes.plan.plan import Plan, describe_work
+from beam_volumes.plan.explain import describe_work
+from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built
 from beam_volumes.session.begin import begin

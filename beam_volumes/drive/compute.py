@@ -28,8 +28,9 @@ from beam_volumes.graph.volume import Volume, of_source
 from beam_volumes.plan.cost.machine import check_max_counts
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, note_compiled, note_used
 from beam_volumes.plan.estimate.accelerators import check_accelerator
+from beam_volumes.plan.explain import describe_numbers
 from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, transfer_seconds
-from beam_volumes.plan.plan import Plan, Return, describe_numbers
+from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planner import Wanted, in_process_or, make_plan
 from beam_volumes.plan.run_options import AUTO, RunOptions, takes_options
 from beam_volumes.runs.console import reporter

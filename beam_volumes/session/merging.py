@@ -8,7 +8,8 @@ from typing import Any
 
 from beam_volumes.across.rounds.flow import Flow, single_round
 from beam_volumes.graph.nodes import evaluate, number_token
-from beam_volumes.plan.plan import Plan, describe_merge
+from beam_volumes.plan.explain import describe_merge
+from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
 from beam_volumes.session.numbers import InJournal, numbers_of, resolve_numbers

@@ -30,6 +30,8 @@ from beam_volumes.sweep.survey import Completion, Survey
 REFLECTED = Padding()
 #: Cached results of `Program.regions`.
 _KNOWN = 256
+#: The range of a step that a box does not need.
+_UNUSED: Range = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -97,14 +99,20 @@ class End:
 
     def share(self, axis: int, span: Range) -> Range:
         """The range that a slab has of it; may be empty."""
-        return self.lattice.within(axis, span, self.unit[axis])
+        return self.shares(axis, [span])[0]
 
-    def during(self, windows: Sequence[Range], share: Range) -> list[Range]:
-        """The range of a share that a window finishes along z."""
-        lo, hi = share
-        places = [at for window in windows for at in window]
-        found = [min(max(at, lo), hi) for at in self.lattice.firsts(0, places)]
-        return list(zip(found[::2], found[1::2], strict=True))
+    def shares(self, axis: int, spans: Sequence[Range]) -> list[Range]:
+        """As `share`, for several slabs."""
+        firsts = self.lattice.firsts(axis, [at for span in spans for at in span], self.unit[axis])
+        return list(zip(firsts[::2], firsts[1::2], strict=True))
+
+    def during(self, windows: Sequence[Range], shares: Sequence[Range]) -> list[Range]:
+        """The range of its slab's share that each window finishes along z."""
+        firsts = self.lattice.firsts(0, [at for window in windows for at in window])
+        return [
+            (min(max(a, lo), hi), min(max(b, lo), hi))
+            for a, b, (lo, hi) in zip(firsts[::2], firsts[1::2], shares, strict=True)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,73 +294,92 @@ class Program:
 
         The box's ranges along other axes are only used if ``axis`` is `coupled`.
         """
+        return [ranges for (ranges,) in self.regions_of(axis, [wanted])]
+
+    def regions_of(self, axis: int, boxes: Sequence[Ranges]) -> list[list[Range]]:
+        """As `regions`, for several boxes: for each step, its range for each box."""
         together = axis in self.coupled
-        key = axis, tuple(wanted) if together else tuple(wanted[axis])
-        known = self._known.get(key)
-        if known is None:
+        keys = [(axis, tuple(box) if together else tuple(box[axis])) for box in boxes]
+        known = {key: self._known.get(key) for key in keys}
+        missing = {k: box for k, box in zip(keys, boxes, strict=True) if known[k] is None}
+        if missing:
             axes = sorted(self.coupled) if together else [axis]
-            known = [(0, 0) if r is None else r for r in self._regions(axes, wanted)[axis]]
-            if len(self._known) >= _KNOWN:
+            found = self._regions(axes, list(missing.values()))[axis]
+            new = dict(zip(missing, map(list, zip(*found, strict=True)), strict=True))
+            known.update(new)
+            if len(self._known) + len(new) > _KNOWN:
                 self._known.clear()
-            self._known[key] = known
-        return list(known)
+            self._known.update(new)
+        per_box = [known[key] or [] for key in keys]
+        return [[ranges[i] for ranges in per_box] for i in range(len(self.steps))]
 
-    def _regions(self, axes: Sequence[int], wanted: Ranges) -> dict[int, list[Range | None]]:
-        """The ranges along independent axes; None for unused steps."""
-        found: dict[int, list[Range | None]] = {a: [None] * len(self.steps) for a in axes}
+    def _regions(
+        self, axes: Sequence[int], boxes: Sequence[Ranges]
+    ) -> dict[int, list[list[Range]]]:
+        """For each independent axis and step, the range for each box; empty if it is not needed."""
+        found = {a: [[_UNUSED] * len(boxes) for _ in self.steps] for a in axes}
 
-        def widen(edge: Edge, axis: int, by: Range | None) -> None:
-            if by is None:
+        def widen(edge: Edge, axis: int, by: list[Range]) -> None:
+            used = [k for k, (lo, hi) in enumerate(by) if lo < hi]
+            if not used:
                 return
-            ((lo, hi),) = edge.along(axis, [by], self.steps[edge.step].shape[axis])
-            old = found[axis][edge.step]
-            found[axis][edge.step] = (lo, hi) if old is None else (min(lo, old[0]), max(hi, old[1]))
+            own = found[axis][edge.step]
+            size = self.steps[edge.step].shape[axis]
+            reached = edge.along(axis, [by[k] for k in used], size)
+            for k, (lo, hi) in zip(used, reached, strict=True):
+                low, high = own[k]
+                own[k] = (min(lo, low), max(hi, high)) if low < high else (lo, hi)
 
-        def taken(edge: Edge, user: int, axis: int) -> Range | None:
-            """The range through an edge, before its offset and halo."""
+        def taken(edge: Edge, user: int, axis: int) -> list[Range]:
+            """The ranges through an edge, before its offset and halo."""
             own = found[axis][user]
-            if edge.regrid is None or own is None:
+            if edge.regrid is None:
                 return own
-            ranges = [found[a][user] if a in found else (0, 1) for a in range(3)]
-            if None in ranges:  # unused along a coupled axis
-                return None
-            return edge.regrid.needs(axis, tuple(ranges))  # type: ignore[arg-type]
+            # A box may be unused along a coupled axis only.
+            z, y, x = (found[a][user] if a in found else [(0, 1)] * len(own) for a in range(3))
+            return [
+                edge.regrid.needs(axis, box) if all(a < b for a, b in box) else _UNUSED
+                for box in zip(z, y, x, strict=True)
+            ]
 
         for axis in axes:
+            wanted = [box[axis] for box in boxes]
             for end in self.ends:
-                share = end.share(axis, wanted[axis])
-                if share[0] < share[1]:
-                    for edge in end.edges:
-                        widen(edge, axis, share)
+                shares = end.shares(axis, wanted)
+                for edge in end.edges:
+                    widen(edge, axis, shares)
             for surveyed in self.surveys:
+                upper = surveyed.survey.upper
+                reached = [self.reach(upper, axis, along) for along in wanted]
                 for edge in surveyed.edges:
-                    widen(edge, axis, self.reach(surveyed.survey.upper, axis, wanted[axis]))
+                    widen(edge, axis, reached)
         for i in range(len(self.steps) - 1, -1, -1):
             step = self.steps[i]
             for axis in axes:
                 if step.completion is not None:
                     # The same rows and columns as its survey, and slices above only for other steps.
-                    own, used = wanted[axis], found[axis][i]
-                    upper = step.completion.upper and (
-                        axis > 0 or (used is not None and used[1] > own[1])
-                    )
-                    found[axis][i] = self.reach(upper, axis, own)
+                    upper, wanted = step.completion.upper, [box[axis] for box in boxes]
+                    found[axis][i] = [
+                        self.reach(upper and (axis > 0 or used[1] > own[1]), axis, own)
+                        for own, used in zip(wanted, found[axis][i], strict=True)
+                    ]
                 # If a stage spans z, slabs are as deep as the volume, and begin with the first
                 # slice.
-                spans = step.stage.spans if step.stage is not None and axis else ()
-                if found[axis][i] is not None and axis in spans:
-                    found[axis][i] = (0, step.shape[axis])
+                if axis and step.stage is not None and axis in step.stage.spans:
+                    whole = (0, step.shape[axis])
+                    found[axis][i] = [whole if a < b else _UNUSED for a, b in found[axis][i]]
             for axis in axes:
                 for edge in step.edges:
                     widen(edge, axis, taken(edge, i, axis))
         for stack in self.stacks if 0 in axes else ():
             # Sources that are decoded together are read together.
-            ranges = [r for r in (found[0][i] for i in stack) if r is not None]
-            if not ranges:
-                continue
-            union = min(lo for lo, _ in ranges), max(hi for _, hi in ranges)
+            unions = []
+            for ranges in zip(*(found[0][i] for i in stack), strict=True):
+                used = [(a, b) for a, b in ranges if a < b]
+                union = (min(lo for lo, _ in used), max(hi for _, hi in used)) if used else _UNUSED
+                unions.append(union)
             for i in stack:
-                found[0][i] = union
+                found[0][i] = unions
         return found
 
     def extents(self, axis: int, regions: list[Range]) -> list[Range]:

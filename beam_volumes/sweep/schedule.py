@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from beam_volumes.base.geometry import Range, Ranges
 from beam_volumes.sweep.device import DEVICE, ToDevice, ToHost, is_transfer
-from beam_volumes.sweep.program import Edge, Program
+from beam_volumes.sweep.program import Edge, Program, Step
 
 #: The ranges along y and x of a box, where they do not matter.
 _NO_PLANE: tuple[Range, Range] = ((0, 1), (0, 1))
@@ -89,90 +89,146 @@ def schedule(program: Program, slab: Ranges, window: int, overlap: Overlap) -> S
 
     The slab's ranges along y and x are only used if z is one of the program's coupled axes.
     """
-    course = _Course(program, slab, window)
+    (found,) = schedules(program, [slab], window, overlap)
+    return found
+
+
+def schedules(
+    program: Program, slabs: Sequence[Ranges], window: int, overlap: Overlap
+) -> list[Schedule]:
+    """As `schedule`, for several slabs at once: each edge is followed once for all their windows."""
+    courses = _Courses(program, slabs, window)
     late = delays(program) if overlap.write_behind else [0] * len(program.steps)
-    tops = course.delay(course.tops(), late)
-    keeps = course.keeps(tops)
-    rings = [
-        _ring(program, i, course.regions[i], tops[i], keeps[i], course.layers[i], overlap)
-        for i in range(len(program.steps))
-    ]
-    windows = [
-        Window(domain, [e[k] for e in course.ends], [t[k] for t in tops], [n[k] for n in keeps])
-        for k, domain in enumerate(course.domains)
-    ]
-    capacity, base = ([ring[k] for ring in rings] for k in (0, 1))
+    tops = courses.delay(courses.tops(), late)
+    keeps = courses.keeps(tops)
     # Device code is started first if it needs nothing of this window, and runs during all others.
-    order = list(range(len(rings)))
+    order = list(range(len(program.steps)))
     if any(late):
         order.sort(key=lambda i: program.steps[i].place != DEVICE or is_transfer(program.steps[i]))
-    return Schedule(course.z, course.regions, windows, capacity, base, order)
+    rings = [
+        _rings(program, i, courses, tops[i], keeps[i], overlap) for i in range(len(program.steps))
+    ]
+    found = []
+    for k, (slab, run) in enumerate(zip(slabs, courses.runs, strict=True)):
+        windows = [
+            Window(courses.domains[w], [e[w] for e in courses.ends], list(top), list(keep))
+            for w, top, keep in zip(run, _across(tops, run), _across(keeps, run), strict=True)
+        ]
+        regions = [ranges[k] for ranges in courses.regions]
+        capacity, base = ([ring[k][part] for ring in rings] for part in (0, 1))
+        found.append(Schedule(slab[0], regions, windows, capacity, base, order))
+    return found
 
 
-class _Course:
-    """The windows of a slab, step by step: each list of a step or an end has one entry per window."""
+def _across(values: list[list[int]], run: range) -> Iterable[tuple[int, ...]]:
+    """For each window of a slab, the values of all steps."""
+    return zip(*(v[run.start : run.stop] for v in values), strict=True)
 
-    def __init__(self, program: Program, slab: Ranges, window: int):
-        self.program, self.z = program, slab[0]
-        self.regions = program.regions(0, slab)
-        #: The ranges of steps along y and x, where those along z depend on them.
-        self.planes: list[tuple[Range, Range]] = [_NO_PLANE] * len(self.regions)
+
+class _Courses:
+    """The windows of slabs, step by step.
+
+    Each list of a step or an end has one entry per window, slab after slab.
+    """
+
+    def __init__(self, program: Program, slabs: Sequence[Ranges], window: int):
+        self.program, self.slabs = program, [z for z, _, _ in slabs]
+        #: For each step, its slices in each slab.
+        self.regions = program.regions_of(0, slabs)
+        #: For each step, its ranges along y and x in each slab, if those along z depend on them.
+        self.planes: list[list[tuple[Range, Range]]] = [[_NO_PLANE] * len(slabs)] * len(
+            self.regions
+        )
         if 0 in program.coupled:
-            self.planes = list(zip(program.regions(1, slab), program.regions(2, slab), strict=True))
-        self.shares = [end.share(0, self.z) for end in program.ends]
+            y, x = (program.regions_of(axis, slabs) for axis in (1, 2))
+            self.planes = [list(zip(*own, strict=True)) for own in zip(y, x, strict=True)]
+        #: For each end, its share of each slab.
+        self.shares = [end.shares(0, self.slabs) for end in program.ends]
         self.layers = [layer_of(program, i) for i in range(len(program.steps))]
-        self.domains = self._domains(window)
+        self.domains: list[Range] = []
+        counts = []
+        for k in range(len(slabs)):
+            domains = self._domains(k, window)
+            self.domains += domains
+            counts.append(len(domains))
+        self._number(counts)
         self.ends = [
-            end.during(self.domains, share)
+            end.during(self.domains, [share[k] for k in self.slab_of])
             for end, share in zip(program.ends, self.shares, strict=True)
         ]
 
-    def _domains(self, window: int) -> list[Range]:
-        begin, end = self.z
+    def _number(self, counts: Sequence[int]) -> None:
+        """Number the windows: ``counts`` of each slab."""
+        stops = list(accumulate(counts))
+        #: The windows of each slab.
+        self.runs = [range(stop - n, stop) for stop, n in zip(stops, counts, strict=True)]
+        #: For each window, the index of its slab.
+        self.slab_of = [k for k, n in enumerate(counts) for _ in range(n)]
+
+    def _domains(self, slab: int, window: int) -> list[Range]:
+        begin, end = self.slabs[slab]
+        stop = end
         # Units that begin in the slab may end outside it.
-        shares = zip(self.program.ends, self.shares, strict=True)
-        stop = max([end, *(e.lattice.until(0, b) for e, (a, b) in shares if a < b)])
+        for e, share in zip(self.program.ends, self.shares, strict=True):
+            a, b = share[slab]
+            if a < b:
+                stop = max(stop, e.lattice.until(0, b))
         stops = [*range(begin + window, end, window), *range(end, stop, window), stop]
         return list(pairwise([begin, *stops])) if begin < stop else []
+
+    def _through(self, lasts: Sequence[int]) -> list[int]:
+        """The end of surveys and completions: the plane above a slab is in its last window."""
+        ends = [b for _, b in self.slabs]
+        return [
+            upto if upto < ends[k] else lasts[k]
+            for k, (_, upto) in zip(self.slab_of, self.domains, strict=True)
+        ]
 
     def tops(self) -> list[list[int]]:
         """For each step, the slice up to which each window fills it."""
         steps = self.program.steps
-        tops = [[lo] * len(self.domains) for lo, _ in self.regions]
+        tops = [[own[k][0] for k in self.slab_of] for own in self.regions]
 
         def raise_(edge: Edge, boxes: Sequence[Ranges]) -> None:
-            """Extend a step to the needs of a user's boxes; the first ones may be empty."""
-            some = [box for box in boxes if box[0][0] < box[0][1]]
-            needed = [b for _, b in edge.needs(0, some, steps[edge.step].shape[0])]
-            later = len(boxes) - len(some)
-            tops[edge.step][later:] = map(max, tops[edge.step][later:], needed)
+            """Extend a step to the needs of a user's boxes."""
+            own = tops[edge.step]
+            for w, (_, top) in _needs(edge, boxes, steps):
+                own[w] = max(own[w], top)
 
-        def through(last: int) -> list[int]:
-            """The end of surveys and completions: the plane above the slab is in its last window."""
-            return [upto if upto < self.z[1] else last for _, upto in self.domains]
-
-        for end, ranges, (start, _) in zip(self.program.ends, self.ends, self.shares, strict=True):
+        for end, ranges, share in zip(self.program.ends, self.ends, self.shares, strict=True):
+            boxes: list[Ranges] = [
+                ((share[k][0], stop), *_NO_PLANE)
+                for k, (_, stop) in zip(self.slab_of, ranges, strict=True)
+            ]
             for edge in end.edges:
-                raise_(edge, [((start, stop), *_NO_PLANE) for _, stop in ranges])
+                raise_(edge, boxes)
         for surveyed in self.program.surveys:
+            upper = surveyed.survey.upper
+            lasts = [self.program.reach(upper, 0, z)[1] for z in self.slabs]
+            through = self._through(lasts)
             for edge in surveyed.edges:
-                last = self.program.reach(surveyed.survey.upper, 0, self.z)[1]
-                stops = [stop + edge.offset[0] for stop in through(last)]
+                stops = [stop + edge.offset[0] for stop in through]
                 tops[edge.step] = list(map(max, tops[edge.step], stops))
         for i in range(len(steps) - 1, -1, -1):
-            step, (low, high) = steps[i], self.regions[i]
+            step, region = steps[i], self.regions[i]
             if step.completion is not None:
-                tops[i] = through(high)
+                tops[i] = self._through([high for _, high in region])
             depth, origin = self.layers[i] if step.stage is None else (step.stage.grain[0], 0)
-            tops[i] = list(accumulate(tops[i], max))
-            if step.source is not None or step.stage is not None:
-                whole = (origin - (origin - top) // depth * depth for top in tops[i])
-                tops[i] = [
-                    min(high, to) if top > low else top
-                    for top, to in zip(tops[i], whole, strict=True)
-                ]
+            whole = step.source is not None or step.stage is not None
+            own = tops[i]
+            for k, run in enumerate(self.runs):
+                (low, high), reached = region[k], own[run.start] if run else 0
+                for w in run:
+                    reached = max(reached, own[w])
+                    own[w] = reached
+                    if whole and reached > low:
+                        own[w] = min(high, origin - (origin - reached) // depth * depth)
+            boxes = [
+                ((region[k][0], top), *self.planes[i][k])
+                for k, top in zip(self.slab_of, own, strict=True)
+            ]
             for edge in step.edges:
-                raise_(edge, [((low, top), *self.planes[i]) for top in tops[i]])
+                raise_(edge, boxes)
         return self._together(tops, max)
 
     def delay(self, tops: list[list[int]], late: list[int]) -> list[list[int]]:
@@ -181,52 +237,75 @@ class _Course:
         edges = [e for surveyed in self.program.surveys for e in surveyed.edges]
         surveys = max((_delay(self.program, late, e) for e in edges), default=0)
         total = max([*ends, surveys], default=0)
-        if not total or not self.domains:
+        if not total:
             return tops
+        runs = self.runs
 
         def later(windows: list[Range], by: int) -> list[Range]:
-            first, last = windows[0][0], windows[-1][1]
-            return [(first, first)] * by + windows + [(last, last)] * (total - by)
+            found = []
+            for own in (windows[run.start : run.stop] for run in runs if run):
+                first, last = own[0][0], own[-1][1]
+                found += [(first, first)] * by + own + [(last, last)] * (total - by)
+            return found
+
+        def later_tops(i: int, by: int) -> list[int]:
+            found = []
+            for (low, _), run in zip(self.regions[i], runs, strict=True):
+                own = tops[i][run.start : run.stop]
+                found += [low] * by + own + own[-1:] * (total - by) if own else []
+            return found
 
         self.ends = [later(windows, by) for windows, by in zip(self.ends, ends, strict=True)]
         self.domains = later(self.domains, surveys)
-        return [
-            [low] * by + top + top[-1:] * (total - by)
-            for (low, _), top, by in zip(self.regions, tops, late, strict=True)
-        ]
+        self._number([len(run) + total if run else 0 for run in runs])
+        return [later_tops(i, by) for i, by in enumerate(late)]
 
     def keeps(self, tops: list[list[int]]) -> list[list[int]]:
         """Per step, the first slice that must still be there while each window is computed."""
         steps = self.program.steps
-        keeps = [[hi] * len(self.domains) for _, hi in self.regions]
-
-        def lower(step: int, to: Iterable[int]) -> None:
-            """Let the first windows keep slices of a step; the last ones may need none."""
-            found = list(map(min, keeps[step], to))
-            keeps[step][: len(found)] = found
+        keeps = [[own[k][1] for k in self.slab_of] for own in self.regions]
 
         def keep(edge: Edge, boxes: Sequence[Ranges]) -> None:
-            some = [box for box in boxes if box[0][0] < box[0][1]]
-            lower(edge.step, (a for a, _ in edge.needs(0, some, steps[edge.step].shape[0])))
+            """Keep a step's slices for a user's boxes."""
+            own = keeps[edge.step]
+            for w, (first, _) in _needs(edge, boxes, steps):
+                own[w] = min(own[w], first)
 
-        for end, ranges, (_, stop) in zip(self.program.ends, self.ends, self.shares, strict=True):
+        for end, ranges, share in zip(self.program.ends, self.ends, self.shares, strict=True):
+            boxes: list[Ranges] = [
+                ((start, share[k][1]), *_NO_PLANE)
+                for k, (start, _) in zip(self.slab_of, ranges, strict=True)
+            ]
             for edge in end.edges:
-                keep(edge, [((start, stop), *_NO_PLANE) for start, _ in ranges])
+                keep(edge, boxes)
         for surveyed in self.program.surveys:
             for edge in surveyed.edges:
-                lower(edge.step, (done + edge.offset[0] for done, _ in self.domains))
-        for output, ranges, (start, stop) in zip(
+                firsts = [done + edge.offset[0] for done, _ in self.domains]
+                keeps[edge.step] = list(map(min, keeps[edge.step], firsts))
+        for output, ranges, share in zip(
             self.program.outputs, self.ends, self.shares, strict=False
         ):
             # Finished slices of a unit are kept until it is complete.
             depth, origin = self.layers[output.edge.step]
-            if start < stop:
-                begun = (at // depth * depth if at < stop else stop for at, _ in ranges)
-                lower(output.edge.step, (origin + max(at, start) for at in begun))
+            own = keeps[output.edge.step]
+            for w, (k, (at, _)) in enumerate(zip(self.slab_of, ranges, strict=True)):
+                start, stop = share[k]
+                if start < stop:
+                    begun = at // depth * depth if at < stop else stop
+                    own[w] = min(own[w], origin + max(begun, start))
         for i, step in enumerate(steps):
-            low, high = self.regions[i]
+            if not step.edges:
+                continue
+            before = [0, *tops[i][:-1]]
+            for run, (low, _) in zip(self.runs, self.regions[i], strict=True):
+                if run:
+                    before[run.start] = low
+            boxes = [
+                ((top, self.regions[i][k][1]), *self.planes[i][k])
+                for k, top in zip(self.slab_of, before, strict=False)
+            ]
             for edge in step.edges:
-                keep(edge, [((top, high), *self.planes[i]) for top in [low, *tops[i][:-1]]])
+                keep(edge, boxes)
         return self._together(keeps, min)
 
     def _together(self, found: list[list[int]], of: Callable[..., int]) -> list[list[int]]:
@@ -238,32 +317,44 @@ class _Course:
         return found
 
 
-def _ring(
+def _needs(
+    edge: Edge, boxes: Sequence[Ranges], steps: Sequence[Step]
+) -> Iterable[tuple[int, Range]]:
+    """The windows with boxes that are not empty, and the slices of a step that they need."""
+    used = [w for w, ((first, last), _, _) in enumerate(boxes) if first < last]
+    return zip(
+        used, edge.needs(0, [boxes[w] for w in used], steps[edge.step].shape[0]), strict=True
+    )
+
+
+def _rings(
     program: Program,
     step: int,
-    region: Range,
+    courses: _Courses,
     tops: list[int],
     keeps: list[int],
-    layer: tuple[int, int],
     overlap: Overlap,
-) -> tuple[int, int]:
-    """Capacity and base of a step's ring; layers never wrap around."""
-    depth, origin = layer
-
-    def floor(at: int) -> int:
-        return origin + (at - origin) // depth * depth
-
+) -> list[tuple[int, int]]:
+    """Capacity and base of a step's ring in each slab; layers never wrap around."""
+    depth, origin = courses.layers[step]
     source = program.steps[step].source
-    if overlap.read_ahead and source is not None and not source.in_memory:
-        tops = _next(tops)
-    kept = max((top - floor(keep) for top, keep in zip(tops, keeps, strict=True)), default=0)
-    capacity = -(-kept // depth) * depth
-    if overlap.write_behind and program.sinks_of(step):
-        capacity += depth
-    whole = region[1] - region[0]
-    if capacity >= whole:
-        return whole, region[0]
-    return capacity, floor(region[0])
+    is_ahead = overlap.read_ahead and source is not None and not source.in_memory
+    spare = depth if overlap.write_behind and program.sinks_of(step) else 0
+    found = []
+    for (low, high), run in zip(courses.regions[step], courses.runs, strict=True):
+        filled = tops[run.start : run.stop]
+        needed = [
+            top - origin - (keep - origin) // depth * depth
+            for top, keep in zip(
+                _next(filled) if is_ahead else filled, keeps[run.start : run.stop], strict=True
+            )
+        ]
+        capacity = -(-max(needed, default=0) // depth) * depth + spare
+        if capacity >= high - low:
+            found.append((high - low, low))
+        else:
+            found.append((capacity, origin + (low - origin) // depth * depth))
+    return found
 
 
 def gathered(program: Program, plan: Schedule) -> list[int]:
@@ -287,6 +378,19 @@ def gathered(program: Program, plan: Schedule) -> list[int]:
                     give(edge, (tops[i], window.tops[i]))
         tops = window.tops
     return copies
+
+
+def maxima(program: Program, plans: Iterable[Schedule]) -> tuple[list[int], list[int], list[int]]:
+    """For each step, the maximum slices of its ring, new slices of a window, and `gathered` slices."""
+    capacity, new, copies = ([0] * len(program.steps) for _ in range(3))
+    for plan in plans:
+        capacity = list(map(max, capacity, plan.capacity))
+        copies = list(map(max, copies, gathered(program, plan)))
+        before = [lo for lo, _ in plan.regions]
+        for window in plan.windows:
+            new = [max(n, b - a) for n, a, b in zip(new, before, window.tops, strict=True)]
+            before = window.tops
+    return capacity, new, copies
 
 
 def _next(tops: list[int]) -> list[int]:

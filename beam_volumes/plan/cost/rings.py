@@ -9,16 +9,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from beam_volumes.base.geometry import Grid, Range, Ranges
 from beam_volumes.sweep.program import Program
-from beam_volumes.sweep.schedule import Overlap, delays, gathered, layer_of, schedule
+from beam_volumes.sweep.schedule import Overlap, delays, layer_of, maxima, schedules
 
 #: If slabs have more phases than this, only those near so many borders of chunks are scheduled.
 MAX_PHASES, MAX_BORDERS = 512, 8
+#: Slabs are scheduled together, up to so many windows at a time.
+_MAX_WINDOWS = 1 << 12
 
 
 class Rings(NamedTuple):
@@ -34,26 +36,47 @@ class Rings(NamedTuple):
 
 def largest_rings(program: Program, grid: Grid, window: int, overlap: Overlap) -> Rings:
     """Return rings that suffice for each slab of a grid."""
-    found = Rings(*([0] * len(program.steps) for _ in Rings._fields))
-    for slab in _slabs(program, grid, 0):
-        for part in _shortened(program, slab, window):
-            for maximum, here in zip(found, _along_z(program, part, window, overlap), strict=False):
-                maximum[:] = map(max, maximum, here)
-    for axis, maximum in ((1, found.rows), (2, found.cols)):
-        maximum[:] = _in_plane(program, grid, axis)
-    return found
+    slices, new, copied = _along_z(program, grid, window, overlap)
+    rows, cols = (_in_plane(program, grid, axis) for axis in (1, 2))
+    return Rings(slices, new, copied, rows, cols)
+
+
+def _along_z(
+    program: Program, grid: Grid, window: int, overlap: Overlap
+) -> tuple[list[int], list[int], list[int]]:
+    """The slices, new slices and copies of `Rings`."""
+    known, key = _results(program), (_along(program, grid, 0), window, overlap)
+    if key not in known:
+        parts = _shortened(program, list(_slabs(program, grid, 0)), window)
+        longest = max((b - a for (a, b), _, _ in parts), default=1)
+        together = max(1, _MAX_WINDOWS * window // longest)
+        found = [
+            maxima(program, schedules(program, parts[k : k + together], window, overlap))
+            for k in range(0, len(parts), together)
+        ]
+        slices, new, copied = (
+            [max(values) for values in zip(*some, strict=True)] for some in zip(*found, strict=True)
+        )
+        known[key] = slices, new, copied
+    return known[key]
 
 
 def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
     """For each step, the maximum number of rows or columns in any slab."""
-    known = _results(program)
-    if (axis, grid) not in known:
+    known, key = _results(program), (axis, _along(program, grid, axis))
+    if key not in known:
         maximum = [0] * len(program.steps)
-        for slab in _slabs(program, grid, axis):
-            extents = program.extents(axis, program.regions(axis, slab))
+        regions = program.regions_of(axis, list(_slabs(program, grid, axis)))
+        for own in zip(*regions, strict=True):
+            extents = program.extents(axis, list(own))
             maximum = list(map(max, maximum, (b - a for a, b in extents)))
-        known[axis, grid] = maximum
-    return known[axis, grid]
+        known[key] = maximum
+    return known[key]
+
+
+def _along(program: Program, grid: Grid, axis: int) -> Hashable:
+    """What ranges along an axis depend on: tiles of different shapes have the same along z."""
+    return grid if axis in program.coupled else (grid.shape[axis], grid.step[axis])
 
 
 def _slabs(program: Program, grid: Grid, axis: int) -> Iterator[Ranges]:
@@ -117,14 +140,28 @@ def _at_borders(program: Program, grid: Grid, axis: int, depths: list[int]) -> s
     return found
 
 
-def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:
-    """The beginning and the end of a long slab; its schedule repeats in between."""
-    z, y, x = slab
+def _shortened(program: Program, slabs: Sequence[Ranges], window: int) -> list[Ranges]:
+    """The slabs, of long ones the beginning and the end: their schedules repeat in between."""
+    limits = {plane: _repeating(program, window, plane) for plane in {(y, x) for _, y, x in slabs}}
+    found: dict[Ranges, None] = {}
+    for z, y, x in slabs:
+        (start, stop), limit = z, limits[y, x]
+        if stop - start <= 2 * limit:
+            found[z, y, x] = None
+        else:
+            found[(start, start + limit), y, x] = None
+            found[(stop - (stop - start) % limit - limit, stop), y, x] = None
+    return list(found)
+
+
+def _repeating(program: Program, window: int, plane: tuple[Range, Range]) -> int:
+    """The slices after which the schedule of a slab has seen all that happens in its middle."""
     middle, whole = program.shape[0] // 2, program.shape[0]
-    halo = max(b - a for a, b in program.regions(0, ((middle, min(middle + 1, whole)), y, x)))
+    halo = max(b - a for a, b in program.regions(0, ((middle, min(middle + 1, whole)), *plane)))
     halo += window * max(delays(program))
     # Padding is not scheduled, and a layer of a coarser input lasts longer.
-    halo += sum(r.grid[0] - (r.inner(0)[1] - r.inner(0)[0]) for r in program.regrids)
+    regrids = program.regrids
+    halo += sum(r.grid[0] - (r.inner(0)[1] - r.inner(0)[0]) for r in regrids)
     layers = [
         layer_of(program, i)[0] * max(1, -(-whole // max(1, step.shape[0])))
         for i, step in enumerate(program.steps)
@@ -132,17 +169,11 @@ def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:
     layers += program.grains(0)
     # After a period, each layer has had every offset relative to the windows.
     period = max(
-        (window * d if program.regrids else math.lcm(window, d) for d in layers if d < whole),
+        (window * d if regrids else math.lcm(window, d) for d in layers if d < whole),
         default=window,
     )
-    maximum = 2 * (halo + max(layers) + window) + period
-    maximum = -(-maximum // window) * window
-    if z[1] - z[0] <= 2 * maximum:
-        return [slab]
-    return [
-        ((z[0], z[0] + maximum), y, x),
-        ((z[1] - (z[1] - z[0]) % maximum - maximum, z[1]), y, x),
-    ]
+    limit = 2 * (halo + max(layers) + window) + period
+    return -(-limit // window) * window
 
 
 #: Results of `_along_z` and `_in_plane`. Weak keys: a program may contain arrays.
@@ -182,26 +213,3 @@ def _geometry(program: Program) -> Hashable | None:
     surveys = tuple((s.survey.upper, s.edges) for s in program.surveys)
     late = tuple(delays(program))
     return program.shape, steps, program.stacks, ends, len(program.outputs), surveys, late
-
-
-def _along_z(
-    program: Program, slab: Ranges, window: int, overlap: Overlap
-) -> tuple[list[int], list[int], list[int]]:
-    """The slices, new slices and copies of `Rings` in one slab."""
-    known = _results(program)
-    key = slab if 0 in program.coupled else slab[0], window, overlap
-    if key not in known:
-        known[key] = _scheduled(program, slab, window, overlap)
-    return known[key]
-
-
-def _scheduled(
-    program: Program, slab: Ranges, window: int, overlap: Overlap
-) -> tuple[list[int], list[int], list[int]]:
-    plan = schedule(program, slab, window, overlap)
-    longest = [0] * len(program.steps)
-    before = [lo for lo, _ in plan.regions]
-    for w in plan.windows:
-        longest = [max(n, b - a) for n, a, b in zip(longest, before, w.tops, strict=True)]
-        before = w.tops
-    return plan.capacity, longest, gathered(program, plan)
