@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -302,12 +303,15 @@ class _Measuring:
         # Slabs at the edges, and one in between, which stands for all others.
         ends = [sorted({0, 1, n - 2, n - 1} & set(range(n))) for n in self.grid.counts]
         whole = Box.of_shape(self.grid.shape)
-        for z, y, x in itertools.product(*ends):
-            core = self.grid.box(self.grid.index((z, y, x)))
-            if not core.expand(halo).intersect(whole).contains(need := self.needs(core)):
+        cores = [self.grid.box(self.grid.index((z, y, x))) for z, y, x in itertools.product(*ends)]
+        needs = {core: self.needs(core) for core in cores}
+        # A halo for all slabs, not only for the first that lacks voxels.
+        enough = functools.reduce(larger_halo, itertools.starmap(halo_of, needs.items()), halo)
+        for core, need in needs.items():
+            if not core.expand(halo).intersect(whole).contains(need):
                 raise ValueError(
                     f"{self.name}: slabs have the halo {halo}, but {core} needs the voxels "
-                    f"{need}: {self._remedy(larger_halo(halo, halo_of(core, need)))}"
+                    f"{need}: {self._remedy(enough)}"
                 )
 
     def _remedy(self, halo: Halo) -> str:
