@@ -17,11 +17,11 @@ import apache_beam as beam
 import numpy as np
 from apache_beam import typehints
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
-from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsIter, AsSingleton
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.typehints import Dict, Tuple
 
-from beam_volumes.across.rounds.flow import Flow, Key, Round
+from beam_volumes.across.rounds.flow import Key
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.failure import errors_as_data
 from beam_volumes.session import clearing, merging, slabs
@@ -32,7 +32,7 @@ from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.writing import SlabResult
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.machines import asking
-from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
+from beam_volumes.transforms.rounds import Merges, Take, whole
 
 #: The job's description has slab indices as at most so many ranges of at least so many slabs.
 _RANGES, _RANGE = 1000, 1000
@@ -214,18 +214,12 @@ class _Again(beam.PTransform):
         flows = merging.flows_of(session.plan, index)
         flows = {token: flow for token, flow in flows.items() if token in self.tokens}
         nothing = Take(_nothing, NoneType)
-        takes = {token: taking({"rows": nothing, "numbers": nothing}) for token in flows}
+        takes = {token: {"rows": nothing, "numbers": nothing} for token in flows}
+        merges = Merges(flows, takes, session.secret, session.messages)
         swept = spread(known, len(session.plan.passes[index].grid)) | _sweeping(
-            session, index, (), flows, takes, known
+            session, index, (), merges, known
         )
-        answers: Collections = {}
-        for n, (token, flow) in enumerate(flows.items(), 1):
-            sent = {to: swept[_tag(token, to)] for to in flow.rounds[0].to}
-            came = sent | f"Survey {n}" >> RunFlow(
-                flow, known, takes[token], session.secret, session.messages
-            )
-            answers[token] = came["answers"]
-        return answers
+        return {token: came["answers"] for token, came in merges.run(swept, known).items()}
 
 
 def _nothing(key: Key, value: Any) -> Iterable[Any]:
@@ -233,23 +227,12 @@ def _nothing(key: Key, value: Any) -> Iterable[Any]:
     return ()
 
 
-def _tag(token: str, to: str) -> str:
-    return f"{token} {to}"
-
-
 def _sweeping(
-    session: Session,
-    index: int,
-    barriers: tuple[str, ...],
-    flows: Mapping[str, Flow],
-    takes: Mapping[str, Mapping[str, Take]],
-    known: beam.PCollection,
+    session: Session, index: int, barriers: tuple[str, ...], merges: Merges, known: beam.PCollection
 ) -> beam.PTransform:
     """The step that sweeps slabs, or reads their records, and begins the merges of some surveys."""
-    firsts = {token: flow.rounds[0] for token, flow in flows.items()}
-    tags = [_tag(token, to) for token, r in firsts.items() for to in r.to]
-    sweep = beam.ParDo(_Sweep(session, index, barriers, firsts, takes), known=AsSingleton(known))
-    return "Sweep" >> sweep.with_outputs(*tags, main="states")
+    sweep = beam.ParDo(_Sweep(session, index, barriers, merges), known=AsSingleton(known))
+    return "Sweep" >> sweep.with_outputs(*merges.tags, main="states")
 
 
 class _Pass(beam.PTransform):
@@ -267,12 +250,9 @@ class _Pass(beam.PTransform):
         session, index = self.session, self.index
         p = session.plan.passes[index]
         flows = merging.flows_of(session.plan, index)
-        takes = {
-            t: taking({"rows": Take(_Rows(session, t, t in self.wanted), _Shard)}) for t in flows
-        }
-        swept = self._slabs(known) | _sweeping(
-            session, index, p.program.barriers, flows, takes, known
-        )
+        takes = {t: {"rows": Take(_Rows(session, t, t in self.wanted), _Shard)} for t in flows}
+        merges = Merges(flows, takes, session.secret, session.messages)
+        swept = self._slabs(known) | _sweeping(session, index, p.program.barriers, merges, known)
         states = swept["states"]
         states.element_type = State
         if reductions := merging.reductions_of(session.plan, index):
@@ -284,12 +264,8 @@ class _Pass(beam.PTransform):
         answers: Collections = {}
         rows: Collections = {}
         numbers, written = [], []
-        for n, (token, flow) in enumerate(flows.items(), 1):
-            sent = {to: swept[_tag(token, to)] for to in flow.rounds[0].to}
-            # Summaries are merged after the check of their size.
-            came = sent | f"Survey {n}" >> RunFlow(
-                flow, known, takes[token], session.secret, session.messages
-            )
+        # Summaries are merged after the check of their size.
+        for n, (token, came) in enumerate(merges.run(swept, known).items(), 1):
             if "answers" in came:
                 answers[token] = came["answers"]
             if "numbers" in came:
@@ -398,22 +374,10 @@ def _of(numbers: tuple[Any, States], token: str) -> tuple[str, States]:
 
 
 class _Sweep(beam.DoFn):
-    """Sweeps a slab; emits the state of each reduction under its token, in pieces.
+    """Sweeps a slab; emits its states, and messages of the first rounds of surveys."""
 
-    It also runs the first round of the merge of surveys, because summaries are too large for
-    elements.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        index: int,
-        barriers: tuple[str, ...],
-        firsts: dict[str, Round],
-        takes: Mapping[str, Mapping[str, Take]],
-    ):
-        self.session, self.index, self.barriers = session, index, barriers
-        self.firsts, self.takes = firsts, takes
+    def __init__(self, session: Session, index: int, barriers: tuple[str, ...], merges: Merges):
+        self.session, self.index, self.barriers, self.merges = session, index, barriers, merges
 
     def process(
         self, slab: tuple[tuple[int], Iterable[tuple[int, bytes]]], known: States
@@ -459,19 +423,21 @@ class _Sweep(beam.DoFn):
         )
         self.count(slab[0], swept)
         reductions = merging.reductions_of(session.plan, index) if emission.states else {}
-        for token, state in emission.states.items():
-            for part, piece in reductions[token].pieces(state):
-                yield f"{token} {part}", (token, part, piece)
-        for token, first in self.firsts.items():
-            summary = emission.summaries[token]
-            for to, element in elements_of(
-                first, slab, [summary], self.takes[token], session.messages
-            ):
-                yield TaggedOutput(f"{token} {to}", element)
+        yield from state_pieces(emission.states, reductions)
+        yield from self.merges.begin(slab, emission.summaries)
 
 
 #: A token, the number of a piece of its state, and the piece; None initially.
 _Piece = tuple[str, int, Any] | None
+
+
+def state_pieces(
+    states: States, reductions: Mapping[str, Reduction]
+) -> Iterator[tuple[str, tuple[str, int, Any]]]:
+    """The states of a slab as elements for `MergeStates`."""
+    for token, state in states.items():
+        for part, piece in reductions[token].pieces(state):
+            yield f"{token} {part}", (token, part, piece)
 
 
 class MergeStates(beam.CombineFn):

@@ -233,6 +233,41 @@ def elements_of(
                 yield address, (to, piece)
 
 
+@dataclass(frozen=True, eq=False)
+class Merges:
+    """The merges of several surveys, by token. The step that sweeps slabs begins all of them.
+
+    Summaries are too large for elements, so the first rounds run in that step: `begin` yields its
+    tagged outputs, with the tags `tags`. ``takes``, ``secret`` and ``folder``: see `RunFlow`.
+    """
+
+    flows: Mapping[str, Flow]
+    takes: Mapping[str, Mapping[str, Take]]
+    secret: str = ""
+    folder: str = ""
+
+    @property
+    def tags(self) -> list[str]:
+        return [f"{token} {to}" for token, flow in self.flows.items() for to in flow.rounds[0].to]
+
+    def begin(self, key: Key, summaries: Mapping[str, Any]) -> Iterator[TaggedOutput]:
+        for token, flow in self.flows.items():
+            own, take = [summaries[token]], taking(self.takes[token])
+            for to, element in elements_of(flow.rounds[0], key, own, take, self.folder):
+                yield TaggedOutput(f"{token} {to}", element)
+
+    def run(
+        self, swept: Any, ready: beam.PCollection | None = None
+    ) -> dict[str, dict[str, beam.PCollection]]:
+        """From the outputs of that step to the ports of each survey; ``ready``: see `RunFlow`."""
+        ports = {}
+        for n, (token, flow) in enumerate(self.flows.items(), 1):
+            sent = {to: swept[f"{token} {to}"] for to in flow.rounds[0].to}
+            rest = RunFlow(flow, ready, self.takes[token], self.secret, self.folder)
+            ports[token] = sent | f"Survey {n}" >> rest
+        return ports
+
+
 class _First(beam.DoFn):
     """The first round, which receives values directly."""
 

@@ -95,7 +95,10 @@ def test_slabs_that_are_missing_or_there_twice(tmp_path):
         ({}, "give a function for each result"),
         ({"mean": 3}, "mean=3: give a function"),
         ({"v": lambda v: v + 1}, "not a lazy number or table; ApplyStages makes slabs of voxels"),
-        ({"m": lambda v: bv.mean(bv.median_filter(v, 3))}, r"read them with halo=\(\(0, 1\)"),
+        (
+            {"m": lambda v: bv.mean(bv.median_filter(v, 3))},
+            r"read them with halo=\(\(1, 1\), \(0, 0\)",
+        ),
         ({"t": lambda v: bv.regionprops_table(bv.label(v > 9))}, "t needs 2 sweeps"),
         ({"m": lambda v: bv.mean(v > bv.mean(v))}, "m needs 2 sweeps"),
         ({"m": lambda v: bv.mean(v[2:])}, "slicing is not possible"),

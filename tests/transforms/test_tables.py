@@ -121,6 +121,20 @@ def test_every_property_of_regionprops_table(tmp_path, dtype):
         assert [(row["label"], row["area"]) for row in found] == [*zip(*area.values(), strict=True)]
 
 
+def test_perimeters_are_those_of_scikit_image(tmp_path):
+    """Contours cross the borders of tiles; with the halo that the error asks for."""
+    labels = ndi.label(membranes((24, 40, 44))[7] > 150)[0].astype("u2")
+    v, names = stored(tmp_path, labels), ("perimeter", "perimeter_crofton")
+    with pytest.raises(ValueError, match=r"read them with halo=\(\(0, 0\), \(2, 3\), \(2, 3\)\)"):
+        bv.RegionTable(bv.ReadSlabs(v, depth=1, tile=(16, 12)), properties=names)
+    read = bv.ReadSlabs(v, depth=1, tile=(16, 12), halo=3)
+    rows = rows_of(bv.RegionTable(read, properties=names), lambda p: p | read, tmp_path)
+    want = measure.regionprops_table(labels, properties=("label", *names))
+    assert len(rows) == len(want["label"]) > 3
+    for name, column in want.items():
+        np.testing.assert_allclose([row[name] for row in rows], column, rtol=1e-12)
+
+
 def test_labels_of_other_dtypes_and_divisions_without_a_volume(tmp_path):
     """A step in between may make labels of another dtype than the volume's; a grid has none."""
     array = membranes((8, 9, 10))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.typehints import Dict, Tuple, with_input_types
 
-from beam_volumes.across.rounds.flow import Key, Round
+from beam_volumes.across.rounds.flow import Key
 from beam_volumes.base.geometry import Box, Grid, Halo
 from beam_volumes.base.text import counted
 from beam_volumes.graph.nodes import Value, evaluate, number_token
@@ -30,8 +31,14 @@ from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.compute import check_numbers
-from beam_volumes.transforms.passes import MergeStates, State, row_batches, slab_ranges
-from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking
+from beam_volumes.transforms.passes import (
+    MergeStates,
+    State,
+    row_batches,
+    slab_ranges,
+    state_pieces,
+)
+from beam_volumes.transforms.rounds import Merges, Take
 from beam_volumes.transforms.rows import as_element, rows_of, type_of_number
 from beam_volumes.transforms.slab import GivenSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.components import grid_of, index_of
@@ -173,12 +180,11 @@ class MeasureSlabs(beam.PTransform):
     def expand(self, slabs: beam.PCollection) -> dict[str, beam.PCollection]:
         p, grid = self.measuring.p, self.grid
         flows = {b.token: b.survey.flow(grid, p.merge_limit_bytes) for b in p.program.surveys}
-        takes = {token: taking({"rows": Take(_batches, Dict[str, np.ndarray])}) for token in flows}
-        firsts = {token: flow.rounds[0] for token, flow in flows.items()}
-        tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}
+        rows = Take(_batches, Dict[str, np.ndarray])
+        merges = Merges(flows, {token: {"rows": rows} for token in flows})
         given = slabs | "In no window" >> in_global_window(slabs)
-        measure = beam.ParDo(_Measure(self.measuring, firsts, takes))
-        found = given | "Measure" >> measure.with_outputs(*tags.values(), _CAME, main="states")
+        measure = beam.ParDo(_Measure(self.measuring, merges))
+        found = given | "Measure" >> measure.with_outputs(*merges.tags, _CAME, main="states")
         found["states"].element_type = State
         parts = [
             found["states"]
@@ -187,9 +193,7 @@ class MeasureSlabs(beam.PTransform):
             self._missing(found[_CAME], slabs),
         ]
         results: dict[str, beam.PCollection] = {}
-        for n, (token, flow) in enumerate(flows.items(), 1):
-            sent = {to: found[tags[token, to]] for to in firsts[token].to}
-            came = sent | f"Survey {n}" >> RunFlow(flow, None, takes[token])
+        for n, (token, came) in enumerate(merges.run(found).items(), 1):
             if "numbers" in came:
                 parts.append(
                     came["numbers"]
@@ -299,12 +303,15 @@ class _Measuring:
         # Slabs at the edges, and one in between, which stands for all others.
         ends = [sorted({0, 1, n - 2, n - 1} & set(range(n))) for n in self.grid.counts]
         whole = Box.of_shape(self.grid.shape)
-        for z, y, x in itertools.product(*ends):
-            core = self.grid.box(self.grid.index((z, y, x)))
-            if not core.expand(halo).intersect(whole).contains(need := self.needs(core)):
+        cores = [self.grid.box(self.grid.index((z, y, x))) for z, y, x in itertools.product(*ends)]
+        needs = {core: self.needs(core) for core in cores}
+        # A halo for all slabs, not only for the first that lacks voxels.
+        enough = functools.reduce(larger_halo, itertools.starmap(halo_of, needs.items()), halo)
+        for core, need in needs.items():
+            if not core.expand(halo).intersect(whole).contains(need):
                 raise ValueError(
                     f"{self.name}: slabs have the halo {halo}, but {core} needs the voxels "
-                    f"{need}: {self._remedy(larger_halo(halo, halo_of(core, need)))}"
+                    f"{need}: {self._remedy(enough)}"
                 )
 
     def _remedy(self, halo: Halo) -> str:
@@ -360,16 +367,13 @@ class _Measuring:
 
 
 class _Measure(beam.DoFn):
-    """Reduces a slab to states, and to messages of the first round of a survey's merge."""
+    """Reduces a slab to states, and to messages of the first rounds of surveys."""
 
-    def __init__(
-        self, measuring: _Measuring, firsts: dict[str, Round], takes: dict[str, dict[str, Take]]
-    ):
-        self.measuring, self.firsts, self.takes = measuring, firsts, takes
+    def __init__(self, measuring: _Measuring, merges: Merges):
+        self.measuring, self.merges = measuring, merges
 
     def process(self, pair: tuple[SlabKey, Slab]) -> Iterator[Any]:
         slab = slab_of(pair, self.measuring.name)
-        grid, reductions = self.measuring.grid, self.measuring.reductions
         with pipeline_metrics.timed(slab.core.size):
             try:
                 result = self.measuring.of(slab)
@@ -377,14 +381,10 @@ class _Measure(beam.DoFn):
                 raise ValueError(f"{self.measuring.name}: slab {slab.key}: {error}") from error
         if result.bytes_read:
             pipeline_metrics.read(result.bytes_read)
-        index = index_of(slab.key, grid)
+        index = index_of(slab.key, self.measuring.grid)
         yield TaggedOutput(_CAME, ((index[0] // _BLOCK,), index[0] % _BLOCK))
-        for token, state in result.states.items():
-            for part, piece in reductions[token].pieces(state):
-                yield f"{token} {part}", (token, part, piece)
-        for token, summary in result.summaries.items():
-            for to, element in elements_of(self.firsts[token], index, [summary], self.takes[token]):
-                yield TaggedOutput(f"{token} {to}", element)
+        yield from state_pieces(result.states, self.measuring.reductions)
+        yield from self.merges.begin(index, result.summaries)
 
 
 def _batches(key: Key, columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
