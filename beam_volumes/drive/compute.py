@@ -47,7 +47,7 @@ from beam_volumes.session.session import Session
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
-from beam_volumes.sweep.device import listed
+from beam_volumes.sweep.devices import listed
 
 _LOG = logging.getLogger(__name__)
 
