@@ -23,8 +23,7 @@ from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import ComputedTable, Table, TableTarget
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume, of_source
+from beam_volumes.graph.volume import Target, Volume, of_source
 from beam_volumes.plan.cost.machine import check_max_counts
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, note_compiled, note_used
 from beam_volumes.plan.estimate.accelerators import check_accelerator
