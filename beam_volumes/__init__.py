@@ -11,10 +11,10 @@ if sys.platform == "win32":
         "beam_volumes does not run on Windows itself; install it in WSL, the Windows Subsystem for Linux"
     )
 
-from beam_volumes import plan, studio
+from beam_volumes import plan, providers, studio
 from beam_volumes.base.exports import lazy
 
 # The packages are loaded now, so that their import cannot hide the functions of their names later.
-del plan, studio, sys
+del plan, providers, studio, sys
 
 __getattr__, __dir__, __all__ = lazy(__name__, globals())

@@ -4,7 +4,7 @@ from .graph.options import options as options
 from .graph.scalar import Scalar as Scalar
 from .graph.table import Table as Table
 from .graph.table import TableTarget as TableTarget
-from .graph.target import Target as Target
+from .graph.volume import Target as Target
 from .graph.volume import Volume as Volume
 from .ops.filters.classification.forests import PixelClassifier as PixelClassifier
 from .plan.estimate.estimating import Estimate as Estimate

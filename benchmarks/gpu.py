@@ -34,7 +34,7 @@ from numba import cuda
 
 import beam_volumes as bv
 from beam_volumes.base.text import format_bytes
-from beam_volumes.sweep.device import listed
+from beam_volumes.sweep.devices import listed
 from beam_volumes.sweep.direct import way
 
 HEAD = ("", "bits", "2 cores, s", "GPU, s", "times", "GPU, GiB/s", "device, MiB", "planned, MiB")

@@ -23,30 +23,6 @@ def public(name: str) -> Any:
     return getattr(import_module(EXPORTS[name], _PACKAGE), name)
 
 
-#: The modules that methods of expressions call although they are in higher layers. All other imports point
-#: downward, so opening a volume imports neither operations nor runners.
-_ABOVE = {
-    "array_api": ".ops.array_api.methods",
-    "census": ".profile.census",
-    "compute": ".drive.compute",
-    "notebook": ".show.notebook",
-}
-
-
-def above(what: str) -> Any:
-    """Return a module of a higher layer; import it if necessary."""
-    return import_module(_ABOVE[what], _PACKAGE)
-
-
-def html_of(item: Any) -> str | None:
-    """Return the HTML of a volume, plan or table for notebooks; None if it cannot be drawn."""
-    try:
-        html: str = above("notebook").html(item)
-    except Exception:
-        return None
-    return html
-
-
 def lazy(
     package: str, space: dict[str, Any]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:

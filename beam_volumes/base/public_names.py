@@ -13,8 +13,7 @@ PUBLIC_NAMES = {
     "graph.options": "options",
     "graph.scalar": "Scalar",
     "graph.table": "Table TableTarget",
-    "graph.target": "Target",
-    "graph.volume": "Volume",
+    "graph.volume": "Target Volume",
     "ops.elementary": (
         "arccos arcsin arctan arctan2 cos cosh expm1 log1p log2 log10 power sin sinh tan tanh"
     ),

@@ -108,7 +108,7 @@ def _in_a_pipeline(
     """Compute each volume in one worker of a runner; reports are files next to the results."""
     import apache_beam as beam
 
-    from beam_volumes.drive.launch import pipeline_options
+    from beam_volumes.drive.pipelines import pipeline_options
     from beam_volumes.drive.runner_names import check_runner
     from beam_volumes.storage.places.place import Place
     from beam_volumes.transforms import ComputeAll

@@ -10,8 +10,7 @@ from typing import Any
 from beam_volumes.drive import compute
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.opening import open as open_volume
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume, of_source
+from beam_volumes.graph.volume import Target, Volume, of_source
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
 from beam_volumes.storage.added_levels import Added, HasLevels

@@ -23,8 +23,7 @@ from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import ComputedTable, Table, TableTarget
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume, of_source
+from beam_volumes.graph.volume import Target, Volume, of_source
 from beam_volumes.plan.cost.machine import check_max_counts
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, note_compiled, note_used
 from beam_volumes.plan.estimate.accelerators import check_accelerator
@@ -48,7 +47,7 @@ from beam_volumes.session.session import Session
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
-from beam_volumes.sweep.device import listed
+from beam_volumes.sweep.devices import listed
 
 _LOG = logging.getLogger(__name__)
 

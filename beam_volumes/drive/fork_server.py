@@ -1,16 +1,15 @@
 """Start processes with Apache Beam imported, by forking a server process.
 
-Importing Beam takes seconds of CPU time. The server imports it once, opens nothing and starts no
-Python thread: TensorStore and gRPC must not be forked after use. Each process that uses this module
-has its own server, which ends with it. This module does not import Beam, so a server can be started
-before its caller imports Beam.
+Importing Beam takes seconds of CPU time. The server (`drive.server`) imports it once, opens nothing
+and starts no Python thread: TensorStore and gRPC must not be forked after use. Each process that uses
+this module has its own server, which ends with it. This module does not import Beam, so a server can
+be started before its caller imports Beam.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import gc
 import json
 import os
 import re
@@ -19,8 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
-import warnings
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +26,10 @@ from typing import Any
 SUPPORTED = sys.platform == "linux"
 #: Environment variables that imports do not read. They are sent to each forked process. If another
 #: variable has changed, a new server replaces the old one.
-_ANY_TIME = frozenset({"PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES", "_"})
-#: Seconds between two checks that the caller still runs.
-_INTERVAL = 0.5
-_MESSAGE_BYTES = 1 << 16
+ANY_TIME = frozenset({"PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES", "_"})
+MESSAGE_BYTES = 1 << 16
 #: Messages about a forked process: its id, and later its exit status.
-_BEGUN, _ENDED = "begun", "ended"
+BEGUN, ENDED = "begun", "ended"
 
 
 class Unavailable(Exception):
@@ -50,7 +46,7 @@ class ForkedProcess:
         self._control, self._server = control, server
         self.returncode: int | None = None
         kind, number = self._receive()
-        if kind != _BEGUN:
+        if kind != BEGUN:
             control.close()
             raise Unavailable("the server, or the process that it forked, ended immediately")
         self.pid = number
@@ -60,19 +56,19 @@ class ForkedProcess:
         if self.returncode is None and wait([self._control], 0):
             kind, status = self._receive()
             # Without the server the status is unknown: its processes end with it.
-            self.returncode = status if kind == _ENDED else self._server.wait()
+            self.returncode = status if kind == ENDED else self._server.wait()
         return self.returncode
 
     def wait(self) -> None:
         """Kill the process if it still runs, and wait for its end."""
         with self._control, contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
-            while self._control.recv(_MESSAGE_BYTES):
+            while self._control.recv(MESSAGE_BYTES):
                 pass
 
     def _receive(self) -> tuple[str, int]:
         with contextlib.suppress(OSError):
-            if message := self._control.recv(_MESSAGE_BYTES):
+            if message := self._control.recv(MESSAGE_BYTES):
                 kind, number = message.decode().split()
                 return kind, int(number)
         return "", 0
@@ -86,7 +82,7 @@ class _Server:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [*command_of(__name__), str(theirs.fileno()), str(os.getpid())],
+                [*command_of("beam_volumes.drive.server"), str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -97,7 +93,7 @@ class _Server:
 
     def fork(self, channel: int, output: int) -> ForkedProcess:
         """Fork a process that receives a function from ``channel``, as `child.run` does."""
-        variables = {name: os.environ[name] for name in _ANY_TIME if name in os.environ}
+        variables = {name: os.environ[name] for name in ANY_TIME if name in os.environ}
         with contextlib.ExitStack() as opened:
             try:
                 folder = os.open(".", os.O_PATH)
@@ -181,7 +177,7 @@ def _inherited() -> Any:
     status = Path("/proc/self/status").read_text()
     limits = sorted(name for name in vars(resource) if name.startswith("RLIMIT_"))
     return (
-        {name: value for name, value in environment().items() if name not in _ANY_TIME},
+        {name: value for name, value in environment().items() if name not in ANY_TIME},
         sys.executable,
         re.findall(r"^Umask:.*", status, re.M),
         [resource.getrlimit(getattr(resource, name)) for name in limits],
@@ -227,111 +223,3 @@ def _forget_all() -> None:
 atexit.register(_kill_all)
 if SUPPORTED:
     os.register_at_fork(after_in_child=_forget_all)
-
-
-# The server process.
-
-
-def main() -> None:
-    """Fork a process for each request; arguments are the socket and the caller's process id."""
-    requests, caller = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
-    requests.set_inheritable(False)
-    del sys.argv[1:]
-
-    import numpy as np
-
-    import beam_volumes.drive.launch
-    import beam_volumes.ops.filters.stages  # noqa: F401
-    from beam_volumes.drive import child
-    from beam_volumes.kernels.jit import load_compiler
-
-    load_compiler()
-    gc.collect()
-    gc.freeze()  # so later collections do not copy shared pages
-    server = os.getpid()
-    channel = _serve(requests, caller)
-    # Only a forked process gets here.
-    np.random.seed()  # otherwise all would draw the same numbers
-    child.run(Connection(channel), server)
-
-
-def _serve(requests: socket.socket, caller: int) -> int:
-    """Fork until the caller has ended; returns in each forked process, with its channel."""
-    bell, ring = socket.socketpair()
-    ring.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(ring.fileno(), warn_on_full_buffer=False)
-    children: dict[socket.socket, int] = {}
-    ended: set[int] = set()
-    is_open = True  # whether more requests may come
-    while (is_open or children) and os.getppid() == caller:
-        listening = [bell, *children, *([requests] if is_open else [])]
-        for ready in wait(listening, _INTERVAL):
-            assert isinstance(ready, socket.socket)
-            if ready is bell:
-                bell.recv(_MESSAGE_BYTES)
-            elif ready is not requests:  # closed by the caller, which never writes to it
-                ended.discard(children[ready])
-                _end(children.pop(ready), ready)
-            else:
-                flags = socket.MSG_CMSG_CLOEXEC
-                message, files, *_ = socket.recv_fds(requests, _MESSAGE_BYTES, 4, flags)
-                if not message:
-                    is_open = False
-                    continue
-                control = socket.socket(fileno=files.pop())
-                with warnings.catch_warnings():  # OpenBLAS's threads survive a fork
-                    warnings.simplefilter("ignore")
-                    pid = os.fork()
-                if pid == 0:
-                    signal.set_wakeup_fd(-1)
-                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    for ours in (requests, bell, ring, *children):
-                        ours.close()
-                    return _begin(json.loads(message), control, *files)
-                for file in files:
-                    os.close(file)
-                children[control] = pid
-        for control, pid in children.items():
-            if pid not in ended and _has_ended(pid, control):
-                ended.add(pid)
-    for control, pid in children.items():
-        _end(pid, control)
-    os._exit(0)
-
-
-def _begin(variables: dict[str, str], control: socket.socket, *files: int) -> int:
-    """Give a forked process the state of a newly started one."""
-    channel, output, folder = files
-    os.setsid()
-    os.fchdir(folder)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
-    os.close(folder)
-    for name in _ANY_TIME:
-        os.environ.pop(name, None)
-    os.environ.update(variables)
-    with control, contextlib.suppress(OSError):  # a caller that has ended is noticed later
-        control.send(f"{_BEGUN} {os.getpid()}".encode())
-    return channel
-
-
-def _has_ended(pid: int, control: socket.socket) -> bool:
-    """Whether a process has ended; if so, report its exit status to the caller, and keep its id."""
-    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
-        return False
-    status = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
-    with contextlib.suppress(OSError):
-        control.send(f"{_ENDED} {status}".encode())
-    return True
-
-
-def _end(pid: int, control: socket.socket) -> None:
-    """Kill a process and its group, wait for its end, and close the connection to the caller."""
-    for kill in (os.kill, os.killpg):  # it may not lead its group yet
-        with contextlib.suppress(OSError):
-            kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    control.close()

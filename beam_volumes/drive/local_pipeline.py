@@ -71,7 +71,7 @@ class Here:
 
 
 def _run_here(session: Session, options: Any) -> None:
-    from beam_volumes.drive.launch import run_here
+    from beam_volumes.drive.pipelines import run_here
 
     run_here(session, options)
 

@@ -204,6 +204,6 @@ def _by_pipeline(verification: Verification, options: RunOptions) -> None:
 
 
 def _verify_here(verification: Verification, options: Any, workers: int | None) -> None:
-    from beam_volumes.drive.launch import verify_here
+    from beam_volumes.drive.pipelines import verify_here
 
     verify_here(verification, options, workers or cores())

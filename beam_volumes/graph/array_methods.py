@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.base.exports import EXPORTS, above
+from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.higher import driver, operations
 from beam_volumes.base.hints import method_hint
 from beam_volumes.graph import interchange
 from beam_volumes.graph.core import V, VolumeCore
@@ -19,93 +17,12 @@ if TYPE_CHECKING:
     import dask.array
     import xarray
 
-    from beam_volumes.graph.volume import Volume
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _reduction(name: str, result: str, parameters: Method) -> Method:
-    """Make a reduction method with the signature of a declared method."""
-    signature = inspect.signature(parameters)
-
-    @functools.wraps(parameters)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            given = signature.bind(self, *args, **kwargs).arguments
-        except TypeError as error:
-            raise TypeError(f"{name}: {error}") from None
-        return above("array_api").reduced(name, **given)
-
-    ours = "variance" if name == "var" else name
-    method.__doc__ = f"{result}, as `beam_volumes.{ours}`; numpy's own parameters load the voxels."
-    method.__name__, method.__qualname__ = name, f"ArrayMethods.{name}"
-    return method  # type: ignore[return-value]
-
-
-def _with_dtype(
-    self: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    *,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
+def _reduced(
+    name: str, volume: VolumeCore, axis: Any, dtype: Any, out: Any, keepdims: bool, **how: Any
 ) -> Scalar:
-    raise NotImplementedError
-
-
-def _with_ddof(
-    self: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: int = 0,
-    keepdims: bool = False,
-    *,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    raise NotImplementedError
-
-
-def _of_its_dtype(
-    self: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    *,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    raise NotImplementedError
-
-
-def _of_places(
-    self: Any,
-    axis: Any = None,
-    out: Any = None,
-    *,
-    keepdims: bool = False,
-    mask: Volume | None = None,
-    nan: str = "raise",
-) -> Scalar:
-    raise NotImplementedError
-
-
-def _of_truth(
-    self: Any,
-    axis: Any = None,
-    out: Any = None,
-    keepdims: bool = False,
-    *,
-    mask: Volume | None = None,
-    across: str | None = None,
-) -> Scalar:
-    raise NotImplementedError
+    result: Scalar = operations().reduced(name, volume, axis, dtype, out, keepdims, **how)
+    return result
 
 
 class ArrayMethods(VolumeCore):
@@ -113,16 +30,141 @@ class ArrayMethods(VolumeCore):
 
     __slots__ = ()
 
-    mean = _reduction("mean", "Lazy mean", _with_dtype)
-    sum = _reduction("sum", "Lazy sum", _with_dtype)
-    min = _reduction("min", "Lazy minimum", _of_its_dtype)
-    max = _reduction("max", "Lazy maximum", _of_its_dtype)
-    std = _reduction("std", "Lazy standard deviation", _with_ddof)
-    var = _reduction("var", "Lazy variance", _with_ddof)
-    all = _reduction("all", "Whether all voxels are true", _of_truth)
-    any = _reduction("any", "Whether any voxel is true", _of_truth)
-    argmax = _reduction("argmax", "Index of the largest voxel", _of_places)
-    argmin = _reduction("argmin", "Index of the smallest voxel", _of_places)
+    def mean(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        mask: VolumeCore | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar:
+        """Lazy mean, as `beam_volumes.mean`; numpy's own parameters load the voxels."""
+        return _reduced("mean", self, axis, dtype, out, keepdims, mask=mask, nan=nan, across=across)
+
+    def sum(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        mask: VolumeCore | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar:
+        """Lazy sum, as `beam_volumes.sum`; numpy's own parameters load the voxels."""
+        return _reduced("sum", self, axis, dtype, out, keepdims, mask=mask, nan=nan, across=across)
+
+    def min(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        mask: VolumeCore | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar:
+        """Lazy minimum, as `beam_volumes.min`; numpy's own parameters load the voxels."""
+        return _reduced("min", self, axis, None, out, keepdims, mask=mask, nan=nan, across=across)
+
+    def max(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        mask: VolumeCore | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar:
+        """Lazy maximum, as `beam_volumes.max`; numpy's own parameters load the voxels."""
+        return _reduced("max", self, axis, None, out, keepdims, mask=mask, nan=nan, across=across)
+
+    def std(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: int = 0,
+        keepdims: bool = False,
+        *,
+        mask: VolumeCore | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar:
+        """Lazy standard deviation, as `beam_volumes.std`; numpy's own parameters load the voxels."""
+        return _reduced(
+            "std", self, axis, dtype, out, keepdims, ddof=ddof, mask=mask, nan=nan, across=across
+        )
+
+    def var(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: int = 0,
+        keepdims: bool = False,
+        *,
+        mask: VolumeCore | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar:
+        """Lazy variance, as `beam_volumes.variance`; numpy's own parameters load the voxels."""
+        return _reduced(
+            "var", self, axis, dtype, out, keepdims, ddof=ddof, mask=mask, nan=nan, across=across
+        )
+
+    def all(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        mask: VolumeCore | None = None,
+        across: str | None = None,
+    ) -> Scalar:
+        """Whether all voxels are true, as `beam_volumes.all`; numpy's own parameters load the voxels."""
+        return _reduced("all", self, axis, None, out, keepdims, mask=mask, across=across)
+
+    def any(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        keepdims: bool = False,
+        *,
+        mask: VolumeCore | None = None,
+        across: str | None = None,
+    ) -> Scalar:
+        """Whether any voxel is true, as `beam_volumes.any`; numpy's own parameters load the voxels."""
+        return _reduced("any", self, axis, None, out, keepdims, mask=mask, across=across)
+
+    def argmax(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        *,
+        keepdims: bool = False,
+        mask: VolumeCore | None = None,
+        nan: str = "raise",
+    ) -> Scalar:
+        """Index of the largest voxel, as `beam_volumes.argmax`; numpy's own parameters load the voxels."""
+        return _reduced("argmax", self, axis, None, out, keepdims, mask=mask, nan=nan)
+
+    def argmin(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        *,
+        keepdims: bool = False,
+        mask: VolumeCore | None = None,
+        nan: str = "raise",
+    ) -> Scalar:
+        """Index of the smallest voxel, as `beam_volumes.argmin`; numpy's own parameters load the voxels."""
+        return _reduced("argmin", self, axis, None, out, keepdims, mask=mask, nan=nan)
 
     def copy(self: V) -> V:
         """Return the volume itself, because volumes are immutable."""
@@ -134,7 +176,7 @@ class ArrayMethods(VolumeCore):
 
     def cumsum(self: V, axis: int = 0) -> V:
         """Running sum along an axis, as `beam_volumes.cumsum`."""
-        return above("array_api").cumsum(self, axis)  # type: ignore[no-any-return]
+        return operations().cumsum(self, axis)  # type: ignore[no-any-return]
 
     def round(self: V, decimals: int = 0) -> V:
         """Round to integers, half to even; ``decimals`` must be 0."""
@@ -145,16 +187,16 @@ class ArrayMethods(VolumeCore):
     def transpose(self: V, *axes: Any) -> V:
         """Permute the axes, as `beam_volumes.transpose`; reversed by default."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
-        return above("array_api").transpose(self, order)  # type: ignore[no-any-return]
+        return operations().transpose(self, order)  # type: ignore[no-any-return]
 
     @property
     def T(self: V) -> V:
         """The volume with its axes reversed."""
-        return above("array_api").transpose(self)  # type: ignore[no-any-return]
+        return operations().transpose(self)  # type: ignore[no-any-return]
 
     def compute(self: Any, **options: Any) -> np.ndarray:
         """Compute the voxels as an array, as `beam_volumes.compute` with the same options."""
-        return above("compute").compute(self, **options)  # type: ignore[no-any-return]
+        return driver().compute(self, **options)  # type: ignore[no-any-return]
 
     def to_dask(self: Any, chunks: Any = "auto") -> dask.array.Array:
         """Make a dask array that computes its blocks with this package; needs dask.

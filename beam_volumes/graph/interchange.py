@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.exports import above
+from beam_volumes.base.higher import driver
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.core import VolumeCore
 from beam_volumes.graph.nodes import CropNode, SourceNode, StageNode, ViewNode, own_below
@@ -31,7 +31,8 @@ class Blocks:
         part: Any = self.volume[key]  # type: ignore[index]
         if not part.size:
             return np.empty(part.shape, part.dtype)
-        return above("compute").compute(part, runner=None, progress=False)
+        array: np.ndarray = driver().compute(part, runner=None, progress=False)
+        return array
 
     def __dask_tokenize__(self) -> Any:
         return ("beam-volumes", *(node.token for node in self.volume.nodes), self.shape)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.exports import above
+from beam_volumes.base.higher import driver, operations
 
 #: Whether this thread may compute expressions.
 _allowed: ContextVar[bool] = ContextVar("beam_volumes_computing_allowed", default=True)
@@ -43,7 +43,7 @@ def computed(item: Any) -> Any:
     """Compute an expression in this process for numpy."""
     if not _allowed.get():
         raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
-    return above("compute").in_process(item)
+    return driver().in_process(item)
 
 
 class OnClass:
@@ -88,10 +88,10 @@ class LazyOperators(np.lib.mixins.NDArrayOperatorsMixin):
     __slots__ = ()
 
     def _array_ufunc(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return above("array_api").call_ufunc(self, ufunc, method, inputs, kwargs)
+        return operations().call_ufunc(self, ufunc, method, inputs, kwargs)
 
     def _array_function(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return above("array_api").call_function(function, args, kwargs)
+        return operations().call_function(function, args, kwargs)
 
     __array_ufunc__ = OnClass(_array_ufunc)  # type: ignore[assignment]
     __array_function__ = OnClass(_array_function)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.exports import above
+from beam_volumes.base.higher import driver
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
 from beam_volumes.graph.protocols import LazyOperators, computed
 from beam_volumes.sweep.stage import digest
@@ -136,7 +136,7 @@ class Scalar(LazyOperators):
         >>> bv.mean(bv.open(np.array([[1, 2, 6]]))).compute()
         np.float64(3.0)
         """
-        return above("compute").compute(self, **options)
+        return driver().compute(self, **options)
 
     def __getitem__(self, key: Any) -> Scalar:
         result = np.zeros(self.shape, self.dtype)[key]

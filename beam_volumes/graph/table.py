@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.base.exports import above, html_of
+from beam_volumes.base.higher import driver, html_of
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.protocols import computed
 from beam_volumes.storage.inputs.arrays import exact_array
@@ -288,7 +288,7 @@ class Table(dict[str, np.ndarray]):
         >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).compute().num_rows
         2
         """
-        result: ComputedTable = above("compute").compute(self, **options)
+        result: ComputedTable = driver().compute(self, **options)
         return result
 
     @property

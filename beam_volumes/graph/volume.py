@@ -1,15 +1,15 @@
-"""A lazy volume of voxels: `Volume`."""
+"""A lazy volume of voxels, `Volume`, and a volume with the path to write it to, `Target`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.exports import above, html_of
+from beam_volumes.base.higher import html_of, operations
 from beam_volumes.base.text import filled, format_bytes
 from beam_volumes.graph.array_methods import ArrayMethods
 from beam_volumes.graph.core import cast, rounded
@@ -21,15 +21,19 @@ from beam_volumes.graph.protocols import LazyOperators, computed
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import space_of
 from beam_volumes.graph.stages import array_nodes
-from beam_volumes.graph.target import Target, target_of
+from beam_volumes.graph.traversal import holds_labels
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.formats.format import DEFAULT
 from beam_volumes.storage.inputs.objects import is_array_object
 from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.outputs.sink import Sink, make_sink
+from beam_volumes.storage.sources.pyramid import METHODS
 from beam_volumes.storage.sources.source import Source
 
 #: Each channel is a node of the plan.
 MAX_CHANNELS = 4096
+#: Options of runs, which outputs do not have.
+_OF_RUNS = ("memory", "workers", "runner", "resume", "overwrite", "progress", "slab", "threads")
 
 
 class Volume(ArrayMethods, LazyOperators):
@@ -156,7 +160,7 @@ class Volume(ArrayMethods, LazyOperators):
 
     def __getitem__(self, key: Any) -> Volume:
         cropped, steps = indexed(self, key)
-        return above("array_api").stepped(cropped, steps) if steps else cropped
+        return operations().stepped(cropped, steps) if steps else cropped
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(
@@ -347,7 +351,104 @@ class Volume(ArrayMethods, LazyOperators):
             if not isinstance(value, str) or value != DEFAULT:
                 storage[name] = value
         volume = self if dtype is None else rounded(self, checked_dtype(dtype))
-        return target_of(volume, path, format, storage)
+        return _target_of(volume, path, format, storage)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A volume and the path to write it to, as returned by `Volume.to`.
+
+    Attributes
+    ----------
+    volume : Volume
+        The volume.
+    sink : Sink
+        Path and format; ``sink.name`` is the path or URL.
+    levels : tuple of Volume
+        The coarser levels of a pyramid.
+    request : tuple, optional
+        The path, the format and the options of `Volume.to`.
+
+    Examples
+    --------
+    >>> target = bv.open(np.zeros((4, 5, 6), "u1")).to("out.zarr")
+    >>> target.volume.shape, target.sink.format
+    ((4, 5, 6), 'zarr')
+    """
+
+    volume: Volume
+    sink: Sink
+    levels: tuple[Volume, ...] = ()
+    #: The path, the format and the options of `Volume.to`; None if the sink was made in another way.
+    request: tuple[Any, str | None, Mapping[str, Any]] | None = field(default=None, repr=False)
+
+    def stored_as(self, **changes: Any) -> Target:
+        """Return the target with different options.
+
+        Parameters
+        ----------
+        **changes : Any
+            Options of `Volume.to`.
+
+        Returns
+        -------
+        Target
+
+        Raises
+        ------
+        ValueError
+            If the options are not possible, or the target was not made by `Volume.to`.
+
+        Examples
+        --------
+        >>> target = bv.open(np.zeros((4, 5, 6), "u1")).to("out.zarr")
+        >>> target.stored_as(chunks=(2, 5, 6)).sink.format
+        'zarr'
+        """
+        if self.request is None:
+            raise ValueError(f"{self.sink.name} has no options")
+        path, format, storage = self.request
+        return _target_of(self.volume, path, format, {**storage, **changes})
+
+    @property
+    def has_automatic_shards(self) -> bool:
+        """Whether the format chose the shape of shards."""
+        asked = None if self.request is None else self.request[2].get("shards", DEFAULT)
+        return self.sink.shard is not None and (asked is True or isinstance(asked, str))
+
+    @property
+    def written(self) -> list[tuple[Volume, Sink]]:
+        """Pairs of volume and sink, one for each level of a pyramid."""
+        return list(zip((self.volume, *self.levels), self.sink.every_level, strict=True))
+
+    def __repr__(self) -> str:
+        return f"<Target {self.sink.name} of {self.volume!r}>"
+
+
+def _target_of(volume: Volume, path: Any, format: str | None, storage: Mapping[str, Any]) -> Target:
+    """Return a volume with its path, and coarser levels for pyramids."""
+    for option in _OF_RUNS:
+        if option in storage:
+            raise TypeError(
+                f"to: {option}={storage[option]!r} is for the run: bv.compute(volume.to(path), {option}=...)"
+            )
+    sink = make_sink(
+        path,
+        shape=volume.grid_shape,
+        dtype=volume.dtype,
+        space=volume.space,
+        leading=volume.shape[: len(volume.space.leading)],
+        labels=holds_labels(volume.nodes),
+        format=format,
+        **storage,
+    )
+    made = [volume]
+    pyramid = sink.pyramid
+    for factors in () if pyramid is None else pyramid.factors:
+        by = [factors[a] for a in volume.space.visible]
+        how = METHODS[pyramid.method]  # type: ignore[union-attr]
+        made.append(operations().downsample(made[-1], by, how))
+    return Target(volume, sink, tuple(made[1:]), (path, format, dict(storage)))
 
 
 def as_volume(item: Any) -> Volume:

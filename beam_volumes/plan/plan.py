@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_volumes.base.exports import above, html_of
+from beam_volumes.base.higher import html_of, profile
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.nodes import Value
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, Base
@@ -415,7 +414,7 @@ class Plan:
         a numpy array of shape (8, 64, 64) is read 1.00 times, in pass 1...
         pass 1: mean; 1 slab of 8 x 64 x 64, windows of 8 slices; ...
         """
-        found = above("census").census(self) if census else {}
+        found = profile().census(self) if census else {}
         return explained(self, timed, verbose or timed, found)
 
     def visualize(self, path: str | os.PathLike[str] | None = None) -> str:

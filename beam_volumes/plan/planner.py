@@ -28,8 +28,7 @@ from beam_volumes.graph.nodes import (
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.stages import interleaved
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import TABLES, left_for_slab, of_base, of_machine

@@ -17,8 +17,8 @@ from beam_volumes.base.geometry import Grid, Lattice
 from beam_volumes.graph.nodes import FoundValue, Value, times_below, values_below
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.target import Target
 from beam_volumes.graph.traversal import Item, holds_voxels
+from beam_volumes.graph.volume import Target
 from beam_volumes.plan.fit.partitioning import Partitioning
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan

@@ -12,7 +12,8 @@ from beam_volumes.base.text import filled
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import default_workers
 from beam_volumes.plan.cost.memory import BASE_BEAM, Base
-from beam_volumes.sweep import device as devices
+from beam_volumes.sweep.device import NoDevice
+from beam_volumes.sweep.devices import listed
 
 #: The runner of a resumed run by default.
 AS_BEGUN = "as it was begun"
@@ -291,8 +292,8 @@ max_retries : int, default: 1
         if self.device == "cuda" and given is not None:
             return given
         try:
-            free = min(found.free for found in devices.listed())
-        except devices.NoDevice:
+            free = min(found.free for found in listed())
+        except NoDevice:
             if self.device == "cuda":
                 raise
             return 0

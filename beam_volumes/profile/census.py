@@ -15,9 +15,8 @@ from beam_volumes.drive.compute import run
 from beam_volumes.graph.nodes import Barrier, Node, Value
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.target import Target
 from beam_volumes.graph.traversal import Item, everything, of_part
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions

@@ -36,8 +36,7 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.manifest import Manifest

@@ -30,7 +30,8 @@ from beam_volumes.session.session import Session
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.storage.places.context import configure
 from beam_volumes.sweep.activity import Meter, error_context
-from beam_volumes.sweep.device import Device, DeviceLost, OutOfDeviceMemory, opened
+from beam_volumes.sweep.device import Device, DeviceLost, OutOfDeviceMemory
+from beam_volumes.sweep.devices import opened
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import Arena, gate
 from beam_volumes.sweep.writing import SlabResult

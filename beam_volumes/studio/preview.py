@@ -33,9 +33,8 @@ from beam_volumes.graph.nodes import (
     with_sources,
 )
 from beam_volumes.graph.scalar import Scalar
-from beam_volumes.graph.target import Target
 from beam_volumes.graph.traversal import everything
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.show.picture import GAP, Window, resized, tile, windows_of
 from beam_volumes.show.sampling import along

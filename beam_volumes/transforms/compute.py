@@ -18,8 +18,7 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.plan.estimate import accelerators
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from beam_volumes.cli.main import parser
-from beam_volumes.drive.launch import pipeline_options
+from beam_volumes.drive.pipelines import pipeline_options
 from beam_volumes.plan.cost.machine import parse_bytes
 
 FLINK = Path(__file__).parents[2] / "templates" / "flink"

@@ -10,7 +10,7 @@ from apache_beam.runners.runner import PipelineResult
 
 from beam_volumes.drive import flink
 from beam_volumes.drive.flink import FlinkJob
-from beam_volumes.drive.launch import cancelled
+from beam_volumes.drive.pipelines import cancelled
 
 
 class Result(PipelineResult):

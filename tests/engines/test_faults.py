@@ -15,7 +15,7 @@ import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.drive import launch
+from beam_volumes.drive import pipelines
 from beam_volumes.drive.flink import FlinkJob
 from beam_volumes.runs import Journal, Tally, run_folder
 from tests.engines.conftest import free_ports, installed, server
@@ -198,7 +198,7 @@ def test_flink_a_run_that_is_interrupted(cluster, tmp_path, monkeypatch, listed)
         threading.Timer(0.1, interrupt).start()
         return FlinkJob(*job)
 
-    monkeypatch.setattr(launch, "FlinkJob", submitted)
+    monkeypatch.setattr(pipelines, "FlinkJob", submitted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
     try:
         with pytest.raises(KeyboardInterrupt, match="the job is cancelled; "):

@@ -22,7 +22,7 @@ from beam_volumes.graph.elementwise import Elementwise, Fused
 from beam_volumes.kernels.cuda import TWINS, launching, run_bytes
 from beam_volumes.kernels.cuda.parts import reason_against
 from beam_volumes.sweep import cuda as own_cuda
-from beam_volumes.sweep import device
+from beam_volumes.sweep import device, devices
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.stage import Block, with_blocks
 from tests.kernels import twins_on_host
@@ -254,7 +254,7 @@ def pretended(cuda=None):
     cuda = cuda or FakeCuda()
     gate.release()
     with (
-        mock.patch.object(device, "_cuda", lambda: cuda),
+        mock.patch.object(devices, "_cuda", lambda: cuda),
         mock.patch.multiple(own_cuda, cuda=cuda.driver, twin=lambda kernel: partial(run, kernel)),
         mock.patch.object(launching, "cuda", cuda.driver),
     ):

@@ -10,7 +10,7 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.kernels.cuda import launching
-from beam_volumes.sweep import cuda, device
+from beam_volumes.sweep import cuda, device, devices
 from beam_volumes.sweep.stage import Block
 from tests import catalogue as cat
 from tests.sweep.fake_device import FakeKvikio
@@ -47,7 +47,7 @@ def check_pieces():
 def main():
     take_what_was_planned()
     check_pieces()
-    (found,) = device.listed()
+    (found,) = devices.listed()
     assert found.free > 0
     v = bv.open(cat.voxels((5, 6, 7), "f4", 1))
     smooth = bv.gaussian_filter(v, (0, 0.3, 0.3), mode="constant", cval=2)

@@ -19,7 +19,7 @@ from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.failure import may_pass
 from beam_volumes.session.resume import for_this_machine
-from beam_volumes.sweep import device
+from beam_volumes.sweep import device, devices
 from tests import catalogue as cat
 from tests.sweep.fake_device import FakeCuda, pretended
 from tests.tiers import examples, thorough
@@ -296,9 +296,9 @@ def test_device_memory_is_kept_or_refused_with_one_that_works(tmp_path):
 
 def test_sweeps_of_a_process_are_shared_among_its_devices(tmp_path):
     with pretended(FakeCuda(count=2)) as cuda:
-        with device.opened() as first, device.opened() as second, device.opened() as third:
+        with devices.opened() as first, devices.opened() as second, devices.opened() as third:
             assert {first.index, second.index} == {0, 1} and third.index == first.index
-        with device.opened() as again:
+        with devices.opened() as again:
             assert again.index == first.index
             target = chain().to(tmp_path / "o.zarr", chunks=(6, 40, 50))
             how = {"slab": (6, 40, 50), "workers": 1, "runner": None}
@@ -320,10 +320,10 @@ def test_errors_of_devices_name_the_remedy(monkeypatch):
     ):
         bv.compute(chain(), device="cuda")
     incomplete = mock.Mock(side_effect=RuntimeError("no libcudart"))
-    monkeypatch.setattr(device, "import_module", incomplete)
+    monkeypatch.setattr(devices, "import_module", incomplete)
     with pytest.raises(ValueError, match=r"needs CUDA's libraries \(no libcudart\); install"):
         bv.compute(chain(), device="cuda")
-    monkeypatch.setattr(device, "import_module", missing)
+    monkeypatch.setattr(devices, "import_module", missing)
     for asked in ({}, {"device_memory": "1GiB"}):
         with pytest.raises(ValueError, match=r"pip install 'beam-volumes\[cuda\]'"):
             bv.compute(chain(), device="cuda", runner=None, **asked)

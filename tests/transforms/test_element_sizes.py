@@ -17,7 +17,8 @@ from beam_volumes.across.rounds import flow as rounds
 from beam_volumes.across.rounds.tables import RegionRows, table_flow
 from beam_volumes.across.tables import regions
 from beam_volumes.base.geometry import Grid
-from beam_volumes.drive.launch import numbers, run_pipeline
+from beam_volumes.drive.local_pipeline import numbers
+from beam_volumes.drive.pipelines import run_pipeline
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.ops.labels.surveys.table_surveys import MAX_BINS, AdjacencySurvey
 from beam_volumes.session.begin import begin

@@ -7,8 +7,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 import beam_volumes as bv
-from beam_volumes.drive import flink, launch
-from beam_volumes.drive.launch import run_pipeline
+from beam_volumes.drive import flink, pipelines
+from beam_volumes.drive.pipelines import run_pipeline
 from beam_volumes.session.begin import begin
 from tests.ops.test_segmentation import chain, likely
 from tests.tiers import thorough
@@ -30,8 +30,8 @@ def test_a_run_in_several_jobs(tmp_path, monkeypatch):
             begun.append(k)
             yield pipeline_of(range(k, k + 1))
 
-    monkeypatch.setattr(launch, "runner_name", lambda runner: "FlinkRunner")
-    monkeypatch.setattr(launch, "jobs", one_by_one)
+    monkeypatch.setattr(pipelines, "runner_name", lambda runner: "FlinkRunner")
+    monkeypatch.setattr(pipelines, "jobs", one_by_one)
     planned = bv.plan(*targets, slab=(2, 10, 12), workers=1)
     session = begin(planned)
     run_pipeline(session, FnApiRunner(), PipelineOptions([]))
@@ -68,7 +68,7 @@ def test_a_run_from_affinities_to_segments_can_be_divided(tmp_path, monkeypatch)
         workers=2,
     )
     sent = []
-    monkeypatch.setattr(launch, "runner_name", lambda runner: "FlinkRunner")
-    monkeypatch.setattr(launch, "run_to_end", lambda pipeline, *rest: sent.append(pipeline))
+    monkeypatch.setattr(pipelines, "runner_name", lambda runner: "FlinkRunner")
+    monkeypatch.setattr(pipelines, "run_to_end", lambda pipeline, *rest: sent.append(pipeline))
     run_pipeline(begin(planned), FnApiRunner(), PipelineOptions([]))
     assert 1 < len(sent) <= len(planned.passes)

@@ -23,7 +23,9 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 import beam_volumes as bv
 from beam_volumes.drive import launch
-from beam_volumes.drive.launch import Elsewhere, Here, launcher, pipeline_options
+from beam_volumes.drive.launch import Elsewhere, launcher
+from beam_volumes.drive.local_pipeline import Here
+from beam_volumes.drive.pipelines import pipeline_options
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE
 from beam_volumes.plan.run_options import RunOptions

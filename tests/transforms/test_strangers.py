@@ -14,7 +14,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
-from beam_volumes.drive.launch import pipeline_options
+from beam_volumes.drive.pipelines import pipeline_options
 from tests.transforms.trees import membranes, stored
 
 SHAPE, DEPTH = (12, 10, 11), 4

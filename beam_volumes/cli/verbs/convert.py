@@ -28,8 +28,7 @@ from beam_volumes.cli.options import (
 )
 from beam_volumes.drive import compute
 from beam_volumes.drive.add_levels import prepared
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.recipes.build import Built
 from beam_volumes.recipes.catalogue import crop
 from beam_volumes.recipes.document import parse_value

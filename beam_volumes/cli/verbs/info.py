@@ -36,7 +36,8 @@ from beam_volumes.storage.places.stored_size import stored
 from beam_volumes.storage.sources.axes import UnclearSpace
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching
-from beam_volumes.sweep.device import NoDevice, listed
+from beam_volumes.sweep.device import NoDevice
+from beam_volumes.sweep.devices import listed
 from beam_volumes.sweep.direct import way
 
 #: Number of bins of a histogram, and the characters of its bars.

@@ -8,8 +8,7 @@ import re
 
 from beam_volumes.cli.messages import print_note, print_result, worded
 from beam_volumes.cli.options import numbers, opened, opening
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.recipes.build import Built
 from beam_volumes.show.preview import checked_path, preview
 from beam_volumes.storage.sources.axes import UnclearSpace

@@ -13,8 +13,7 @@ from pathlib import Path
 from beam_volumes.cli.messages import print_note, print_result
 from beam_volumes.cli.options import cropping, opened, opening, setting
 from beam_volumes.cli.verbs.preview import stem
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.runs.journal import Journal, find_run

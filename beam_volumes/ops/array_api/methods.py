@@ -45,6 +45,7 @@ def reduced(
     dtype: Any = None,
     out: Any = None,
     keepdims: bool = False,
+    /,
     **how: Any,
 ) -> Any:
     """Return a lazy number, or numpy's result if parameters are given that only numpy supports."""

@@ -16,9 +16,9 @@ from beam_volumes.graph.options import options
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.objects import EachLabel, Region, StoredObjects, for_each_label
+from beam_volumes.ops.labels.regions import boxes_of
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.table_surveys import check_objects
-from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters.building import representable
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.inputs.arrays import exact_array
@@ -80,7 +80,7 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
         raise TypeError(f"{name}: max_label={max_label!r} is not an int") from None
     if maximum < 0:
         raise ValueError(f"{name}: max_label={max_label!r}: give 0 for all labels")
-    rows = regionprops_table(labels, properties=["bbox"]).to_pyarrow().to_pydict()
+    rows = boxes_of(labels).to_pyarrow().to_pydict()
     found = rows.pop("label")
     count = maximum or max(found, default=0)
     nbytes = _ENTRY * count + _SLICES * len(found)
@@ -191,7 +191,7 @@ def labeled_comprehension(
     )  # fmt: skip
     # As in scipy, a mask is label 1.
     numbers = labels.astype(np.uint8) if labels.dtype.kind == "b" else labels
-    boxes = regionprops_table(numbers, properties=["bbox"])
+    boxes = boxes_of(numbers)
     rows = Table(then(step, [boxes], name)).to_pyarrow()
     found, values = rows["label"].to_numpy(), rows["value"].to_numpy()
     result = np.full(wanted.shape, default, dtype)

@@ -20,9 +20,9 @@ from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.labels.regions import boxes_of
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.table_surveys import check_objects
-from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel, representable
 from beam_volumes.ops.parameters.docs import documented
@@ -137,7 +137,7 @@ def for_each_label(
         objects,
         identity(name, version),
     )
-    boxes = regionprops_table(one_channel(labels), properties=["bbox"])
+    boxes = boxes_of(one_channel(labels))
     return Table(then(step, [boxes], what))
 
 

@@ -11,14 +11,13 @@ import numpy as np
 
 from beam_volumes.across.tables import EXTREMES, QUANTILE, default_properties
 from beam_volumes.graph.nodes import Barrier
-from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.traversal import voxels_per_label
-from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.labels.surveys.contour_stage import contour_of
+from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.labels.comprehension import FilledArea, with_functions
+from beam_volumes.ops.labels.regions import region_table, with_operands
 from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, RegionSurvey
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import first_channel
 from beam_volumes.ops.parameters.docs import documented
 
 
@@ -115,7 +114,7 @@ def regionprops_table(
     {'label': [1, 2], 'area': [2.0, 2.0], 'centroid-0': [0.0, 1.0], 'centroid-1': [0.5, 1.5]}
     """
     name = "regionprops_table"
-    labels, operands = _with(labels, intensity, name, "intensity")
+    labels, operands = with_operands(labels, intensity, name, "intensity")
     named: Sequence[str] | None = [properties] if isinstance(properties, str) else properties
     fills = named is not None and "area_filled" in named
     named = named and [p for p in named if p != "area_filled"]
@@ -136,8 +135,6 @@ def regionprops_table(
         )
     if not given and not fills:
         return table
-    from beam_volumes.ops.labels.comprehension import FilledArea, with_functions
-
     if not isinstance(functions, Mapping):
         functions = dict.fromkeys(functions, np.dtype(np.float64))
     if fills:
@@ -147,33 +144,6 @@ def regionprops_table(
     boxes = table if named is None or "bbox" in named else measured([*named, "bbox"])
     image = None if intensity is None else operands[1]
     return with_functions(boxes, labels, image, functions, list(table.columns), name)
-
-
-def region_table(
-    labels: Volume,
-    intensity: Volume | None,
-    properties: Sequence[str] | None,
-    spacing: float | Sequence[float] | str | None,
-    nan: str,
-    name: str,
-) -> Table:
-    """Return the table of properties that one sweep computes; ``name`` is for messages."""
-    labels, operands = _with(labels, intensity, name, "intensity")
-    survey = RegionSurvey.of(
-        labels.dtype,
-        None if intensity is None else operands[1].dtype,
-        properties,
-        par.voxel_sizes(labels, spacing, "spacing", name),
-        tuple(labels.space.visible),
-        nan,
-        name,
-        channels=operands[-1].channels,
-        voxels_per_label=voxels_per_label(labels.node),
-    )
-    nodes = [n for v in operands for n in v.nodes]
-    if survey.with_contour:
-        nodes.insert(1, contour_of(labels.node, survey.axes))
-    return Table(Barrier.of(survey, tuple(nodes)))
 
 
 def _quantiles(numbers: Sequence[float], name: str) -> list[str]:
@@ -257,12 +227,12 @@ def region_adjacency(
     [(1, 2), (1, 3), (2, 3)]
     """
     name = "region_adjacency"
-    labels, operands = _with(labels, intensity, name, "intensity")
+    labels, operands = with_operands(labels, intensity, name, "intensity")
     each, axes = voxels_per_label(labels.node), tuple(labels.space.visible)
     if affinities is not None:
         if intensity is not None:
             raise ValueError(f"{name}: give intensity= or affinities=, not both")
-        _, (_, edges) = _with(labels, affinities, name, "affinities")
+        _, (_, edges) = with_operands(labels, affinities, name, "affinities")
         check_affinities(edges, name)
         if bins and range is None and edges.dtype == np.uint8:
             range = (0, 256)
@@ -295,17 +265,3 @@ def check_affinities(affinities: Volume, name: str) -> None:
         )
     if affinities.dtype.kind not in "uif" or affinities.dtype.itemsize > 4:
         raise TypeError(f"{name}: affinities of {affinities.dtype}: use numbers of at most 32 bits")
-
-
-def _with(labels: Any, other: Any, name: str, what: str) -> tuple[Volume, tuple[Volume, ...]]:
-    labels = one_channel(labels)
-    if other is None:
-        return labels, (labels,)
-    other = as_volume(other)
-    one = first_channel(other)
-    if one.axes != labels.axes or one.shape != labels.shape:
-        raise ValueError(
-            f"{name}: labels of shape {labels.shape} ({' '.join(labels.axes)}) and {what} of shape "
-            f"{other.shape} ({' '.join(other.axes)}) do not match; crop them to one shape first"
-        )
-    return Volume(labels.node, shared_space(name, labels, one)), (labels, other)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
-from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Target
 from beam_volumes.plan.cost.stores import STORES, Store
 from beam_volumes.plan.cost.traffic import units_written
 from beam_volumes.plan.fit.partitioning import write_grid

@@ -13,8 +13,7 @@ from apache_beam.typehints import Tuple
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.plan.cut.in_place import Named, check_in_place
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.context import opened

@@ -13,7 +13,7 @@ from beam_volumes.base.geometry import Grid
 from beam_volumes.base.space import Space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.labels.tables import region_table
+from beam_volumes.ops.labels.regions import region_table
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.transforms.slab import GivenSlab
 from beam_volumes.transforms.steps.components import LabelComponents, grid_of
