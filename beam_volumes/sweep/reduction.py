@@ -62,7 +62,8 @@ class Reduction(PlainData):
 
     def peak_bytes(self, threads: int) -> int:
         """Maximum bytes of the states of a slab, folded in strips by ``threads`` threads."""
-        return (threads + 2) * 2 * self.state_bytes
+        # Each thread merges two states to a third one; then theirs are merged one by one.
+        return (threads + 1) * 3 * self.state_bytes
 
     def zero(self) -> Any:
         """The state without voxels."""

@@ -15,7 +15,8 @@ from beam_volumes.kernels.measure.projection import strides_of_cells
 DIGIT_BITS = 16
 #: Number of values of a digit of 8 bits.
 BYTE = 256
-_WAYS = 4
+#: Copies of the counts of bins that consecutive voxels are counted in.
+WAYS = 4
 
 
 def digit_bits(dtype: np.dtype) -> int:
@@ -226,7 +227,7 @@ def _count_row(row, use, guesses, edges, ends, start, scale, counts):
         i = np.uint64(guesses[x])
         if (value >= edges[i]) & (value < ends[i]):
             # Neighbouring voxels are often in one bin: with several counters, increments need not wait.
-            counts[np.uint64(x) & np.uint64(_WAYS - 1), i] += 1
+            counts[np.uint64(x) & np.uint64(WAYS - 1), i] += 1
             continue
         j = bin_of(value, edges, start, scale)
         if j == -2:
@@ -250,6 +251,6 @@ def bin_counts(
     edges = np.ascontiguousarray(edges)
     ends = edges[1:].copy()
     ends[-1] = np.nextafter(ends[-1], ends.dtype.type(np.inf))  # the last bin is closed
-    counts = np.zeros((_WAYS, len(ends)), np.int64)
+    counts = np.zeros((WAYS, len(ends)), np.int64)
     bad = _count_bins(flat, pitch, *src.shape, used, mask_pitch, edges, ends, counts)
     return counts.sum(axis=0), bad

@@ -171,7 +171,8 @@ class CorrelateNd(Neighbourhood):
         return 0.4 + 0.15 * len(self.weights)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return 4 * (cols + self.extent[2]) * 8
+        # A row, and three numbers for each weight.
+        return 4 * (cols + self.extent[2]) * 8 + 24 * len(self.weights)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.weights
@@ -427,7 +428,7 @@ class GreyFootprint(Neighbourhood):
         return 0.5 + 0.8 * len(self.offsets)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return 4 * (cols + self.extent[2]) * 8
+        return 4 * (cols + self.extent[2]) * 8 + self.heights.nbytes
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.heights, self.dilation

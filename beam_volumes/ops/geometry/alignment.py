@@ -14,7 +14,7 @@ from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.geometry.rearrange import check_indexable
 from beam_volumes.ops.geometry.resampling import of_order
-from beam_volumes.ops.geometry.stages import Affine
+from beam_volumes.ops.geometry.stages import Affine, affine_scratch
 from beam_volumes.ops.geometry.transforms import matrices_of
 from beam_volumes.ops.parameters.building import constant_in, kernel_input
 from beam_volumes.ops.parameters.docs import documented
@@ -53,6 +53,9 @@ class AffinePlanes(Regrid):
 
     def inner(self, axis: int) -> Range:
         return (0, self.grid[0]) if axis == 0 else (0, 0)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return affine_scratch(self.dtype)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -112,6 +115,9 @@ class AffineFrames(Regrid):
 
     def inner(self, axis: int) -> Range:
         return 0, 0
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return affine_scratch(self.dtype)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]

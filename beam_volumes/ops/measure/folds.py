@@ -16,6 +16,7 @@ import numpy as np
 
 from beam_volumes.kernels.measure import accumulate
 from beam_volumes.kernels.measure.histogram import (
+    WAYS,
     bin_counts,
     digit_bits,
     radix_counts,
@@ -184,6 +185,11 @@ class Moments(Fold):
     @property
     def cells(self) -> int:
         return 2 + accumulate.exponents(self.source) * accumulate.DIGITS
+
+    def peak_bytes(self, threads: int) -> int:
+        return (
+            super().peak_bytes(threads) + threads * 8 * self.cells
+        )  # the host has such cells, too
 
     def device_parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return (self.squares,)
@@ -513,6 +519,10 @@ class Histogram(Counts):
     @property
     def counters(self) -> tuple[int, ...]:
         return (self.bins,)
+
+    def peak_bytes(self, threads: int) -> int:
+        # Each thread has its state, the edges, the ends of bins, and copies of the counts and their sum.
+        return max(super().peak_bytes(threads), (threads * (WAYS + 4) + 1) * self.state_bytes)
 
     def edges(self, values: tuple[Any, ...]) -> np.ndarray:
         """The ``bins + 1`` edges in numpy's dtype."""

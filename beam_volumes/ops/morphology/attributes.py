@@ -54,13 +54,18 @@ class AttributeOpening(Stage):
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        block = inputs[0].array(y0, y1 + 2 * self.reach[1])
-        first = inputs[0].start[0], inputs[0].start[1] + y0, inputs[0].start[2]
+        block = inputs[0]
+        first = block.start[0], block.start[1] + y0, block.start[2]
+        around = block.depth, y1 - y0 + 2 * self.reach[1], block.cols
         inside = tuple(
             slice(max(0, -a), min(n, size - a))
-            for a, n, size in zip(first, block.shape, self.shape, strict=True)
+            for a, n, size in zip(first, around, self.shape, strict=True)
         )
-        voxels = np.ascontiguousarray(block[inside])
+        # Only voxels inside the volume are copied: there may be many more outside.
+        z, y, x = inside
+        voxels = np.empty([part.stop - part.start for part in inside], self.dtype)
+        for k in range(len(voxels)):
+            voxels[k] = block.slice(z.start + k, y0 + y.start, y0 + y.stop)[:, x]
         if voxels.size >= 2**31:
             raise ValueError(
                 f"{self.name}: a block of {voxels.shape} has too many voxels: give smaller slabs"
