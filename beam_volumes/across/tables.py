@@ -191,7 +191,9 @@ def regions(
     if intensity is not None and intensity.shape != own:
         raise ValueError(f"intensities of shape {intensity.shape} for labels of shape {own}")
     if max(shape) >= 1 << 29:
-        raise ValueError(f"a volume of {shape}: an axis of a region table is below 2**29 voxels")
+        raise ValueError(
+            f"a volume of {shape}: an axis of a region table must be below 2**29 voxels"
+        )
     labels = as_labels(labels)
     below = np.empty((0, 0), labels.dtype) if below is None else as_labels(below)
     block = _Block(labels, below, own, origin, shape, hidden, contour)

@@ -65,7 +65,7 @@ class Return:
     @classmethod
     def of(cls, target: Any) -> Return:
         if isinstance(target, Volume):
-            # All points in time are in one result.
+            # All time points are in one result.
             results = 1 if target.space.times else len(target.nodes)
             return cls("array", target.dtype, target.shape, results)
         kinds = {Scalar: "number", Target: "volume", Table: "rows", TableTarget: "table"}
@@ -664,8 +664,8 @@ def _in_brief(plan: Plan, p: Pass) -> str:
 
 
 def _points(plan: Plan, p: Pass) -> str:
-    """Describe a pass over points in time: how many, and the numbers it computes of all of them."""
-    describe_patches = f"{len(p.grid)} points in time"
+    """Describe a pass over time points: how many, and the numbers it computes of all of them."""
+    describe_patches = f"{len(p.grid)} time points"
     if len(plan.passes) == 1:
         return describe_patches
     finds = f", which finds {', '.join(p.of_all_points)} of all points" if p.of_all_points else ""

@@ -66,7 +66,7 @@ def sweep_slab(
     ``known``: numbers by token. ``answers``: the slab's answers by barrier.
     ``count``: called with the result of a sweep. ``stop``: called after each window, raises to stop
     the sweep.
-    ``run``: runs a slab that is a point in time: `session.local.run_local`.
+    ``run``: runs a slab that is a time point: `session.local.run_local`.
     """
     if session.journal is not None:
         record, failure = session.journal.look(pass_index, index, session.launch)
@@ -126,7 +126,7 @@ def _swept(
     configure(session.plan.threads)
     if isinstance(p, PointsPass):
         near = resolve_numbers(known, p.values, session.journal)
-        assert run is not None, "points in time need run="
+        assert run is not None, "time points need run="
         run_plan = partial(_run_point, session, near, run)
         result, states = compute_point(session.plan, p, index, near, on_progress, run_plan)
     else:
@@ -165,7 +165,7 @@ def _run_point(
     plan: Plan,
     count: Callable[[SlabResult], None],
 ) -> dict[str, Any]:
-    """Run the plan of a point in time, which is a slab of this session."""
+    """Run the plan of a time point, which is a slab of this session."""
     own = replace(
         session,
         plan=plan,

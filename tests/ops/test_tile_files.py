@@ -398,7 +398,7 @@ def test_rows_of_a_csv_file_with_more_or_fewer_values_than_columns_are_refused(t
 def test_refusals(tmp_path):
     loader = in_tiffs(tmp_path)
     path = write_bigstitcher(tmp_path / "a.xml", loader, channels=("0", "1", "1"), times=("0", "3"))
-    with pytest.raises(ValueError, match=r"points in time 0, 3; choose one by index=\{'t'"):
+    with pytest.raises(ValueError, match=r"time points 0, 3; choose one by index=\{'t'"):
         bv.open_tiles(path)
     with pytest.raises(
         ValueError, match=r"channels 0 \(DAPI\), 1 \(GFP\); choose one by index={'c'"

@@ -382,7 +382,7 @@ def _checked(
         found = par.lengths(image, given, axes, what)
         ends.append(np.array([found[a] for a in axes]))
         if not (ends[-1] > 0).all():
-            raise ValueError(f"{name}: {what}={given!r}: a standard deviation is above 0")
+            raise ValueError(f"{name}: {what}={given!r}: a standard deviation must be above 0")
         par.not_too_long(float(8 * ends[-1].max()), f"{name}: {what}={given!r}")
     if (ends[0] > ends[1]).any():
         raise ValueError(f"{name}: min_sigma={low!r} is above max_sigma={high!r}")

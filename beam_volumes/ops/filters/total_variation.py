@@ -79,7 +79,9 @@ class _Iterations:
     ) -> None:
         stage, weight = self.stage, float(values[0])
         if not 0 <= weight < np.inf:
-            raise ValueError(f"{stage.name}: weight={weight:g} is not a finite number from 0")
+            raise ValueError(
+                f"{stage.name}: weight={weight:g} is not a finite number of at least 0"
+            )
         tau, real = 1 / (2 * stage.ndim), stage.dtype.type
         steps = real(tau), real(tau / max(weight, 1e-30))
         stop = out.start[0] + out.depth + stage.updates

@@ -260,7 +260,7 @@ def _time(path: str, times: Sequence[str], index: Mapping[str, Any]) -> str:
         return times[0]
     if "t" not in index or str(index["t"]) not in times:
         raise ValueError(
-            f"{path} has the points in time {', '.join(times)}; choose one by index={{'t': ...}}"
+            f"{path} has the time points {', '.join(times)}; choose one by index={{'t': ...}}"
         )
     return str(index["t"])
 
