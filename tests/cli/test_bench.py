@@ -108,7 +108,7 @@ def test_all_channels_of_a_crop_are_timed(work, command):
     ("arguments", "said"),
     [
         (["nowhere.yaml"], "nowhere.yaml"),
-        (["recipe.yaml", "--crop=50:60"], "holds nothing"),
+        (["recipe.yaml", "--crop=50:60"], "contains no voxel"),
         (["recipe.yaml", "--memory=1MiB"], "memory"),
         (["recipe.yaml", "--runner=none"], "unknown argument --runner"),
         (

@@ -346,7 +346,7 @@ def _scales(
     """Return the standard deviations of each scale."""
     count = par.whole_number(num_sigma, "num_sigma", name)
     if count > MAX_SCALES:
-        raise ValueError(f"{name}: num_sigma={count}: there may be {MAX_SCALES} scales at most")
+        raise ValueError(f"{name}: num_sigma={count}: the maximum is {MAX_SCALES} scales")
     if log_scale:
         return np.logspace(np.log10(low), np.log10(high), count)
     return np.linspace(low, high, count)

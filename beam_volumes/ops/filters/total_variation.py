@@ -183,9 +183,7 @@ def denoise_tv_chambolle(
     name = "denoise_tv_chambolle"
     iterations = par.whole_number(max_num_iter, "max_num_iter", name)
     if iterations > MAX_ITERATIONS:
-        raise ValueError(
-            f"{name}: max_num_iter={max_num_iter}: there may be {MAX_ITERATIONS:,} at most"
-        )
+        raise ValueError(f"{name}: max_num_iter={max_num_iter}: the maximum is {MAX_ITERATIONS:,}")
     result = accumulator(volume.dtype)
     if not volume.size:
         return volume.astype(result)

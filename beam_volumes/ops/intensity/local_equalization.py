@@ -228,7 +228,7 @@ def equalize_adapthist(
         raise ValueError(f"{name}: clip_limit={clip_limit!r} is not a finite number of at least 0")
     nbins = par.bins_of(nbins, "nbins", name)
     if nbins > kernels.LEVELS:
-        raise ValueError(f"{name}: nbins={nbins}: there may be {kernels.LEVELS} bins at most")
+        raise ValueError(f"{name}: nbins={nbins}: the maximum is {kernels.LEVELS} bins")
     tiling = Tiling(shape, sizes, nbins)
     if 4 * math.prod(tiling.counts) > LIMIT:
         raise ValueError(

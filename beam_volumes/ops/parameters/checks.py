@@ -295,7 +295,7 @@ def positive(value: float, what: str, name: str) -> float:
 def bins_of(value: Any, what: str, name: str) -> int:
     number = whole_number(value, what, name)
     if number > MAX_BINS:
-        raise ValueError(f"{name}: {what}={value}: there may be {MAX_BINS} bins at most")
+        raise ValueError(f"{name}: {what}={value}: the maximum is {MAX_BINS} bins")
     return number
 
 
