@@ -81,9 +81,8 @@ class Compute(_Compute):
     Raises
     ------
     ValueError
-        If the request is impossible, because memory is too small (the message contains the minimum),
-        ``slab`` does not consist of whole write units, or an output is also an input. In this case,
-        nothing is started.
+            If memory is too small; the message contains the minimum. If ``slab`` does not consist of whole
+        write units, or an output is also an input. In this case, nothing is started.
     FileExistsError
         If an output exists and neither ``resume`` nor ``overwrite`` is set.
     TypeError
@@ -404,7 +403,7 @@ class RegionTable(_RegionTable):
     ValueError
         If a property is unknown or needs ``intensity``, or `ReadSlabs` has a smaller halo than the
         properties need. In a worker, if slabs have a smaller halo, are masks, are missing or arrive
-        twice. Also if an intensity is NaN or infinite and ``nan="raise"``.
+        twice. If an intensity is NaN or infinite and ``nan="raise"``.
 
     See Also
     --------
@@ -1602,7 +1601,7 @@ def autolevel(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given.
     TypeError
         If ``volume`` is neither a volume nor an array, or has an unsupported dtype.
@@ -2151,9 +2150,9 @@ def black_tophat(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
-        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
+            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
+        ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -2954,9 +2953,8 @@ def compute(
     Raises
     ------
     ValueError
-        If the request is impossible, because memory is too small (the message contains the minimum),
-        ``slab`` does not consist of whole write units, or an output is also an input. In this case,
-        nothing is started.
+            If memory is too small; the message contains the minimum. If ``slab`` does not consist of whole
+        write units, or an output is also an input. In this case, nothing is started.
     FileExistsError
         If an output exists and neither ``resume`` nor ``overwrite`` is set.
     WorkerDied
@@ -3119,8 +3117,8 @@ def convolve(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -3187,8 +3185,8 @@ def convolve1d(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -3301,8 +3299,8 @@ def correlate(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -3369,8 +3367,8 @@ def correlate1d(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -4059,8 +4057,8 @@ def denoise_wiener(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -4241,8 +4239,8 @@ def difference_of_gaussians(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -4554,7 +4552,7 @@ def enhance_contrast(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given.
     TypeError
         If ``volume`` is neither a volume nor an array, or has an unsupported dtype.
@@ -4612,7 +4610,7 @@ def entropy(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given.
     TypeError
         If ``volume`` is neither a volume nor an array, or has an unsupported dtype.
@@ -5108,8 +5106,8 @@ def farid(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -5859,7 +5857,7 @@ def fourier_ellipsoid(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or the volume does not
+        If a parameter is out of range or does not have one entry for each axis. If the volume does not
         have the channels ``real`` and ``imag``.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -5987,7 +5985,7 @@ def fourier_gaussian(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or the volume does not
+        If a parameter is out of range or does not have one entry for each axis. If the volume does not
         have the channels ``real`` and ``imag``.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -6036,7 +6034,7 @@ def fourier_shift(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or the volume does not
+        If a parameter is out of range or does not have one entry for each axis. If the volume does not
         have the channels ``real`` and ``imag``.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -6086,7 +6084,7 @@ def fourier_uniform(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or the volume does not
+        If a parameter is out of range or does not have one entry for each axis. If the volume does not
         have the channels ``real`` and ``imag``.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -6399,8 +6397,8 @@ def gabor(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -6477,8 +6475,8 @@ def gaussian_filter(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -6554,8 +6552,8 @@ def gaussian_filter1d(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -6621,8 +6619,8 @@ def gaussian_gradient_magnitude(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -6690,8 +6688,8 @@ def gaussian_laplace(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -6831,7 +6829,7 @@ def generic_filter(
         If a parameter is out of range or does not have one entry for each axis.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
-        Also if numba cannot compile the function; the message contains the reason.
+        If numba cannot compile the function; the message contains the reason.
 
     See Also
     --------
@@ -6902,8 +6900,8 @@ def generic_gradient_magnitude(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -6966,8 +6964,8 @@ def generic_laplace(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -7036,9 +7034,9 @@ def grey_closing(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
-        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
+            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
+        ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -7110,9 +7108,9 @@ def grey_dilation(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
-        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
+            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
+        ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -7185,9 +7183,9 @@ def grey_erosion(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
-        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
+            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
+        ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -7260,9 +7258,9 @@ def grey_opening(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
-        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
+            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
+        ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -7478,8 +7476,8 @@ def hessian_matrix(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -8241,8 +8239,8 @@ def laplace(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -8570,7 +8568,7 @@ def map_coordinates(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, the field does not
+        If a parameter is out of range or does not have one entry for each axis. If the field does not
         match the volume, or the volume has no voxels. On computation, if a position is NaN or too
         far away.
     TypeError
@@ -9165,7 +9163,7 @@ def maximum_filter(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, not exactly one of
+            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -9231,7 +9229,7 @@ def maximum_filter1d(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, not exactly one of
+            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -9501,7 +9499,7 @@ def median_filter(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, not exactly one of
+            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -9786,7 +9784,7 @@ def minimum_filter(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, not exactly one of
+            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -9852,7 +9850,7 @@ def minimum_filter1d(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, not exactly one of
+            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -9983,9 +9981,9 @@ def morphological_gradient(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
-        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
+            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
+        ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -10059,9 +10057,9 @@ def morphological_laplace(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
-        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
+            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
+        ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -10687,7 +10685,7 @@ def percentile_filter(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, not exactly one of
+            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -10871,9 +10869,8 @@ def plan(
     Raises
     ------
     ValueError
-        If the request is impossible, because memory is too small (the message contains the stage
-        and the minimum), ``slab`` does not consist of whole write units, or an output is also an
-        input.
+                If memory is too small; the message contains the stage and the minimum. If ``slab`` does not
+        consist of whole write units, or an output is also an input.
     TypeError
         If a target has an unsupported type.
 
@@ -11047,7 +11044,7 @@ def predict(
     ------
     ValueError
         If a parameter is out of range, or the network fails on a patch of noise, or returns numbers
-        that are not finite or an unexpected number of channels. Also if ``model`` is a PyTorch file
+        that are not finite or an unexpected number of channels. If ``model`` is a PyTorch file
         and ``options.trust_models`` is False, because such files can execute code.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``model`` cannot be run.
@@ -11184,8 +11181,8 @@ def prewitt(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -11476,7 +11473,7 @@ def rank_filter(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, not exactly one of
+            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -12150,7 +12147,7 @@ def relabel(
     --------
     regionprops_table : measures regions, to select values.
     cut : returns lazy tables of labels and segments.
-    track : returns tables of labels and tracks for each point in time.
+    track : returns tables of labels and tracks for each time point.
 
     Notes
     -----
@@ -12817,8 +12814,8 @@ def roberts(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -12950,7 +12947,7 @@ def rotate(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or the volume has no
+            If a parameter is out of range or does not have one entry for each axis. If the volume has no
         voxels.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
@@ -13143,8 +13140,8 @@ def scharr(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -13323,7 +13320,7 @@ def shift(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or the volume has no
+            If a parameter is out of range or does not have one entry for each axis. If the volume has no
         voxels.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
@@ -13518,8 +13515,8 @@ def sobel(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -13574,8 +13571,8 @@ def spline_filter(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -13642,8 +13639,8 @@ def spline_filter1d(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -13927,8 +13924,8 @@ def structure_tensor(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -14370,8 +14367,8 @@ def threshold_local(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -15087,8 +15084,8 @@ def uniform_filter(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -15157,8 +15154,8 @@ def uniform_filter1d(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -15221,8 +15218,8 @@ def unsharp_mask(
     Raises
     ------
     ValueError
-        If a parameter is out of range, does not have one entry for each axis, or is a length with a
-        unit while the volume has no voxel size.
+            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -15272,7 +15269,7 @@ def upsample(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or the volume has no
+            If a parameter is out of range or does not have one entry for each axis. If the volume has no
         voxels.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
@@ -15597,7 +15594,7 @@ def warp(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, the field does not
+        If a parameter is out of range or does not have one entry for each axis. If the field does not
         match the volume, or the volume has no voxels. On computation, if a position is NaN or too
         far away.
     TypeError
@@ -15867,9 +15864,9 @@ def white_tophat(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, none of ``size``,
-        ``footprint`` and ``structure`` is given, ``structure`` is combined with several modes or with a
-        footprint of a different shape, or the volume's dtype cannot hold ``cval``.
+            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
+        ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -16023,7 +16020,7 @@ def zoom(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or the volume has no
+            If a parameter is out of range or does not have one entry for each axis. If the volume has no
         voxels.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with an order above 0.

@@ -1,6 +1,7 @@
 """A wheel holds all that the package needs, and works where nothing else of this repository is."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import beam_volumes.transforms
+import transforms
 from beam_volumes.kernels.cache import LEVEL
 from beam_volumes.version import __version__
 
@@ -163,5 +166,11 @@ def test_the_citation_names_the_version():
     assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text().splitlines()
 
 
-def test_the_link_to_the_transforms_leads_there():
-    assert (ROOT / "transforms").resolve() == (ROOT / "beam_volumes/transforms").resolve()
+def test_the_folder_of_transforms_exports_and_lists_all_of_them():
+    names = beam_volumes.transforms.__all__
+    assert transforms.__all__ == names
+    assert all(getattr(transforms, n) is getattr(beam_volumes.transforms, n) for n in names)
+    rows = re.findall(
+        r"^\| \[`(\w+)`\]\(\.\./(\S+)\.py\)", (ROOT / "transforms/README.md").read_text(), re.M
+    )
+    assert rows == [(n, getattr(transforms, n).__module__.replace(".", "/")) for n in names]

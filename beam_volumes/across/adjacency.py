@@ -105,7 +105,9 @@ def adjacency(
         across = boundary if isinstance(boundary, tuple) else (boundary,) * 3
     for other in across:
         if other.shape != labels.shape:
-            raise ValueError(f"a boundary of {other.shape} for labels of {labels.shape}")
+            raise ValueError(
+                f"the boundary has shape {other.shape}, but the labels have shape {labels.shape}"
+            )
     edges = np.empty(0) if edges is None else np.asarray(edges, np.float64)
     if edges.size == 1 or (np.diff(edges) <= 0).any():
         raise ValueError("edges of a histogram: at least two, ascending")

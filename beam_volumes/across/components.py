@@ -714,8 +714,8 @@ class SlabRelabeler:
             if new != len(ids) or found.digest(threads=threads) != digest:
                 raise ValueError(
                     f"the labelled voxels differ from the first sweep ({new} components that "
-                    f"begin in a window, then {len(ids)}): the input has changed, or an operation "
-                    "before the label returns different voxels when run again; materialise it "
+                    f"begin in a window, then {len(ids)}). The input has changed, or an operation "
+                    "before label returns different voxels when run again; store its result "
                     "(deterministic=False)"
                 )
             return ids

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from functools import partialmethod
 from typing import NamedTuple
 
@@ -32,6 +33,71 @@ WEIGHTED_MOMENTS = ("moments_weighted", "moments_weighted_central", "moments_wei
 MAX_ORDER = 3
 #: How far beyond a hull a voxel may be, as in scikit-image.
 _TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property of regions; the method of its name computes it."""
+
+    #: Arrays of `beam_volumes.across.tables.Regions` that it needs in addition to counts, separated by
+    #: spaces; ``"intensity"`` are the sums of intensities.
+    arrays: str
+    ndims: tuple[int, ...] = (1, 2, 3)  #: Numbers of axes for which it is defined.
+    needs_intensity: bool = False
+    by_request: bool = False  #: Whether it is left out of the default columns.
+
+
+#: The name of a quantile in a table, before the number.
+QUANTILE = "intensity_quantile"
+#: All properties, in the order of the default columns. A quantile is not listed: its name needs a number.
+PROPERTIES = {
+    "num_pixels": Property(""),
+    "area": Property(""),
+    "bbox": Property("box"),
+    "centroid": Property("box sums"),
+    "extent": Property("box"),
+    "equivalent_diameter_area": Property(""),
+    "axis_major_length": Property("box sums", ndims=(2, 3)),
+    "axis_minor_length": Property("box sums", ndims=(2, 3)),
+    "inertia_tensor_eigvals": Property("box sums", ndims=(2, 3)),
+    "principal_axes": Property("box sums", ndims=(2, 3)),
+    "orientation": Property("box sums", ndims=(2,)),
+    "surface_area_faces": Property("faces"),
+    "touches_border": Property("box"),
+    "intensity_min": Property("", needs_intensity=True),
+    "intensity_max": Property("", needs_intensity=True),
+    "intensity_mean": Property("intensity", needs_intensity=True),
+    "intensity_std": Property("intensity", needs_intensity=True),
+    "intensity_sum": Property("intensity", needs_intensity=True),
+    "centroid_weighted": Property("box sums intensity", needs_intensity=True),
+    "area_bbox": Property("box", by_request=True),
+    "centroid_local": Property("box sums", by_request=True),
+    "inertia_tensor": Property("box sums", ndims=(2, 3), by_request=True),
+    "eccentricity": Property("box sums", ndims=(2,), by_request=True),
+    "euler_number": Property("windows", ndims=(2, 3), by_request=True),
+    "perimeter": Property("contour", ndims=(2,), by_request=True),
+    "perimeter_crofton": Property("windows", ndims=(2,), by_request=True),
+    "area_convex": Property("box points", ndims=(2, 3), by_request=True),
+    "solidity": Property("box points", ndims=(2, 3), by_request=True),
+    "feret_diameter_max": Property("box points", ndims=(2, 3), by_request=True),
+    "moments": Property("box sums cubes", by_request=True),
+    "moments_central": Property("box sums cubes", by_request=True),
+    "moments_normalized": Property("box sums cubes", by_request=True),
+    "moments_hu": Property("box sums cubes", ndims=(2,), by_request=True),
+    "intensity_median": Property("values", needs_intensity=True, by_request=True),
+    "minimum_position": Property("places", needs_intensity=True, by_request=True),
+    "maximum_position": Property("places", needs_intensity=True, by_request=True),
+    "centroid_weighted_local": Property(
+        "box sums intensity", needs_intensity=True, by_request=True
+    ),
+    "moments_weighted": Property("box weighted", needs_intensity=True, by_request=True),
+    "moments_weighted_central": Property("box weighted", needs_intensity=True, by_request=True),
+    "moments_weighted_normalized": Property("box weighted", needs_intensity=True, by_request=True),
+    "moments_weighted_hu": Property(
+        "box weighted", ndims=(2,), needs_intensity=True, by_request=True
+    ),
+    QUANTILE: Property("values", ndims=(), needs_intensity=True, by_request=True),
+}
 
 
 class _Sizes:

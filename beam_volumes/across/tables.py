@@ -26,6 +26,8 @@ from beam_volumes.across.properties import (
     MOMENTS,
     MONOMIALS,
     PRODUCTS,
+    PROPERTIES,
+    QUANTILE,
     WEIGHTED_MOMENTS,
     Finish,
 )
@@ -34,107 +36,8 @@ from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import contours, hulls
 from beam_volumes.kernels.labels import regions as kernels
 
-GEOMETRY = (
-    "num_pixels",
-    "area",
-    "bbox",
-    "centroid",
-    "extent",
-    "equivalent_diameter_area",
-    "axis_major_length",
-    "axis_minor_length",
-    "inertia_tensor_eigvals",
-    "principal_axes",
-    "orientation",
-    "surface_area_faces",
-    "touches_border",
-)
-#: Properties that are only computed by request.
-BY_REQUEST = (
-    "area_bbox",
-    "centroid_local",
-    "inertia_tensor",
-    "eccentricity",
-    "euler_number",
-    "perimeter",
-    "perimeter_crofton",
-    "area_convex",
-    "solidity",
-    "feret_diameter_max",
-    *MOMENTS,
-    "moments_hu",
-    "intensity_median",
-    "minimum_position",
-    "maximum_position",
-    "centroid_weighted_local",
-    *WEIGHTED_MOMENTS,
-    "moments_weighted_hu",
-)
-#: Properties of regions in a plane.
-_IN_PLANE = (
-    *("orientation", "eccentricity", "perimeter", "perimeter_crofton"),
-    *("moments_hu", "moments_weighted_hu"),
-)
-#: Properties that regions along one axis do not have.
-_PLANAR = (
-    "axis_major_length",
-    "axis_minor_length",
-    "inertia_tensor",
-    "inertia_tensor_eigvals",
-    "principal_axes",
-    "euler_number",
-    "area_convex",
-    "solidity",
-    "feret_diameter_max",
-    *_IN_PLANE,
-)
-INTENSITY = (
-    "intensity_min",
-    "intensity_max",
-    "intensity_mean",
-    "intensity_std",
-    "intensity_sum",
-    "centroid_weighted",
-)
-#: The name of a quantile in a table, before the number.
-QUANTILE = "intensity_quantile"
-WITH_INTENSITY = (
-    *(*INTENSITY, "intensity_median", QUANTILE, "minimum_position", "maximum_position"),
-    "centroid_weighted_local",
-    *(*WEIGHTED_MOMENTS, "moments_weighted_hu"),
-)
-
-
-#: The arrays of `Regions` that each property needs, in addition to counts; ``"intensity"`` are the sums of
-#: intensities.
-_ARRAYS = {
-    **dict.fromkeys(("num_pixels", "area", "equivalent_diameter_area"), ()),
-    **dict.fromkeys(("bbox", "area_bbox", "extent", "touches_border"), ("box",)),
-    **dict.fromkeys(
-        (
-            *(
-                "centroid",
-                "centroid_local",
-                "axis_major_length",
-                "axis_minor_length",
-                "inertia_tensor",
-            ),
-            *("inertia_tensor_eigvals", "principal_axes", "orientation", "eccentricity"),
-        ),
-        ("box", "sums"),
-    ),
-    **dict.fromkeys((*MOMENTS, "moments_hu"), ("box", "sums", "cubes")),
-    **dict.fromkeys(("euler_number", "perimeter_crofton"), ("windows",)),
-    "perimeter": ("contour",),
-    **dict.fromkeys(("area_convex", "solidity", "feret_diameter_max"), ("box", "points")),
-    **dict.fromkeys(("intensity_median", QUANTILE), ("values",)),
-    "surface_area_faces": ("faces",),
-    **dict.fromkeys(("intensity_min", "intensity_max"), ()),
-    **dict.fromkeys(("minimum_position", "maximum_position"), ("places",)),
-    **dict.fromkeys(("intensity_mean", "intensity_std", "intensity_sum"), ("intensity",)),
-    **dict.fromkeys(("centroid_weighted", "centroid_weighted_local"), ("box", "sums", "intensity")),
-    **dict.fromkeys((*WEIGHTED_MOMENTS, "moments_weighted_hu"), ("box", "weighted")),
-}
+#: Properties that need intensities.
+WITH_INTENSITY = frozenset(name for name, p in PROPERTIES.items() if p.needs_intensity)
 
 
 def arrays_for(names: Iterable[str] | None) -> frozenset[str]:
@@ -143,8 +46,9 @@ def arrays_for(names: Iterable[str] | None) -> frozenset[str]:
     >>> sorted(arrays_for(["label", "area", "centroid"]))
     ['box', 'sums']
     """
-    names = GEOMETRY + INTENSITY if names is None else names
-    return frozenset(array for name in names for array in _ARRAYS.get(name.partition("-")[0], ()))
+    names = default_properties(2, True) if names is None else names
+    rows = (PROPERTIES.get(name.partition("-")[0]) for name in names)
+    return frozenset(array for row in rows if row is not None for array in row.arrays.split())
 
 
 #: The place of an extreme that a part does not have.
@@ -280,7 +184,9 @@ def regions(
     if intensity is not None and intensity.shape != own:
         raise ValueError(f"intensities of shape {intensity.shape} for labels of shape {own}")
     if max(shape) >= 1 << 29:
-        raise ValueError(f"a volume of {shape}: an axis of a region table is below 2**29 voxels")
+        raise ValueError(
+            f"a volume of {shape}: an axis of a region table must be below 2**29 voxels"
+        )
     labels = as_labels(labels)
     below = np.empty((0, 0), labels.dtype) if below is None else as_labels(below)
     block = _Block(labels, below, own, origin, shape, hidden, contour)
@@ -599,14 +505,16 @@ def batches(part: Regions, maximum: int = 4_000_000) -> Iterator[Regions]:
 
 def default_properties(ndim: int = 3, intensity: bool = False) -> tuple[str, ...]:
     """The names of the properties that are computed by default."""
-    return tuple(p for p in known_properties(ndim, intensity) if p not in BY_REQUEST)
+    return tuple(p for p in known_properties(ndim, intensity) if not PROPERTIES[p].by_request)
 
 
 def known_properties(ndim: int = 3, intensity: bool = False) -> tuple[str, ...]:
     """The names of all properties."""
-    skip = {1: _PLANAR, 2: ()}.get(ndim, _IN_PLANE)
-    names = GEOMETRY + (INTENSITY if intensity else ()) + BY_REQUEST
-    return tuple(p for p in names if p not in skip and (intensity or p not in WITH_INTENSITY))
+    return tuple(
+        name
+        for name, p in PROPERTIES.items()
+        if ndim in p.ndims and (intensity or not p.needs_intensity)
+    )
 
 
 def properties(

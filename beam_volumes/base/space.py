@@ -57,7 +57,7 @@ class Space:
     leading: tuple[str, ...] = ()
     #: Names of the channels, if known.
     channels: tuple[str, ...] = ()
-    #: Number of points in time; 0 without a time axis.
+    #: Number of time points; 0 without a time axis.
     times: int = 0
 
     def __post_init__(self) -> None:

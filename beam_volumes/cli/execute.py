@@ -155,7 +155,7 @@ def summary(plan: Plan) -> str:
     for p in plan.passes:
         if p.point is not None:
             own = summary(p.point).splitlines()[:-1]
-            lines += [f"{len(p.grid)} points in time, each of them:", *(f"  {x}" for x in own)]
+            lines += [f"{len(p.grid)} time points, each of them:", *(f"  {x}" for x in own)]
             continue
         steps = p.program.steps
         ends = [

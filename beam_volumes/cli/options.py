@@ -301,7 +301,7 @@ def extents(text: str | None, option: str) -> list[int] | None:
         return None
     found = numbers(text, option)
     if any(not isinstance(n, int) or n < 1 for n in found):
-        raise ValueError(f"{option} {text}: whole numbers from 1 on, e.g. 64,512,512")
+        raise ValueError(f"{option} {text}: whole numbers of at least 1, e.g. 64,512,512")
     return [int(n) for n in found]
 
 

@@ -152,9 +152,8 @@ def plan(*targets: Wanted, **options: Any) -> Plan:
     Raises
     ------
     ValueError
-        If the request is impossible, because memory is too small (the message contains the stage
-        and the minimum), ``slab`` does not consist of whole write units, or an output is also an
-        input.
+                If memory is too small; the message contains the stage and the minimum. If ``slab`` does not
+        consist of whole write units, or an output is also an input.
     TypeError
         If a target has an unsupported type.
 

@@ -67,7 +67,7 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
         options = replace(options, processes=1, base=BASE_BEAM)
         return elsewhere, options.or_else(machines=_machines(given, options))
     if named is not None and not is_local(named):
-        raise ValueError(f"options name the runner {named}; pass runner={named!r} to run on it")
+        raise ValueError(f"options select the runner {named}; pass runner={named!r} to run on it")
     direct = given.view_as(DirectOptions)
     refuse_threads(given)
     if (count := direct.direct_num_workers) not in (1, options.workers):

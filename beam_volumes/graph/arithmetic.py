@@ -165,7 +165,7 @@ def aligned_volume(array: Any, like: Space | None) -> Volume:
 def broadcast(volumes: Sequence[Volume]) -> list[Volume] | None:
     """Broadcast volumes to one grid; None if their shapes do not match.
 
-    Channels and points in time are not repeated.
+    Channels and time points are not repeated.
     """
     try:
         grid = np.broadcast_shapes(*(v.grid_shape for v in volumes))

@@ -226,12 +226,12 @@ def result_dtype(
 ) -> np.dtype:
     """The dtype of a ufunc's result in numpy, for operands that are empty arrays, numpy scalars or numbers.
 
-    Raises TypeError if the function is not offered for these types, and ValueError if a Python integer does
+    Raises TypeError if the function is not available for these types, and ValueError if a Python integer does
     not fit the volume's dtype.
     """
     if function not in SUPPORTED:
         raise TypeError(
-            f"numpy.{function} is not offered on volumes; offered are {', '.join(sorted(SUPPORTED))}. "
+            f"numpy.{function} is not available on volumes; available are {', '.join(sorted(SUPPORTED))}. "
             "For anything else use map_overlap with depth 0"
         )
     try:

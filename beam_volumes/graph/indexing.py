@@ -34,7 +34,7 @@ def indexed(volume: V, key: Any) -> tuple[V, list[int]]:
         if isinstance(key, int):
             return indexed(at_points(volume, key), tuple(keys))
         if not range(*key):
-            raise IndexError("axis t: no point in time is left")
+            raise IndexError("axis t: no time point is left")
         if key != (0, volume.space.times):
             keys.insert(0, slice(None))
             return indexed(at_points(volume, key), tuple(keys))
@@ -74,7 +74,7 @@ def indexed(volume: V, key: Any) -> tuple[V, list[int]]:
 
 
 def at_points(volume: V, at: int | tuple[int, int]) -> V:
-    """Return one or several points in time of a volume."""
+    """Return one or several time points of a volume."""
 
     def taken(source: Source) -> Source:
         if "t" not in source.space.leading:
@@ -125,15 +125,17 @@ def _start_and_stop(axis: str, key: Any, n: int) -> int | tuple[int, int]:
         a, b, step = key.indices(n)
         if step != 1:
             raise IndexError(
-                f"axis {axis}: step {key.step} is not offered; choose points one by one, as v[0]"
+                f"axis {axis}: step {key.step} is not available; choose points one by one, as v[0]"
                 if axis == "t"
-                else f"axis {axis}: step {key.step} is not offered; slices have step 1"
+                else f"axis {axis}: step {key.step} is not available; slices have step 1"
             )
         return a, max(a, b)
     try:
         at = operator.index(key)
     except TypeError:
-        raise IndexError(f"axis {axis}: {key!r} is not offered; use integers and slices") from None
+        raise IndexError(
+            f"axis {axis}: {key!r} is not available; use integers and slices"
+        ) from None
     if not -n <= at < n:
         raise IndexError(f"axis {axis}: index {at} is out of range for extent {n}")
     return at % n

@@ -55,7 +55,7 @@ _NOWHERE = {
     "backend": "there is one backend",
     "return_num": "labels.num_labels is their number",
     "scheduler": "runner= chooses where it runs, and workers= and threads= the parallelism",
-    "across": "the function finds objects in each point in time. Numbers such as mean and threshold_otsu "
+    "across": "the function finds objects in each time point. Numbers such as mean and threshold_otsu "
     "have across='t'; rows of tables identify an object by its t and label together",
     "chunks": "chunks belong to the output: result.to(path, chunks=...)",
 }

@@ -380,7 +380,7 @@ class Fed(NamedTuple):
 class FoldValue(Value):
     """A reduction of the voxels of a volume, or of each channel.
 
-    With ``across`` it is one number for all points in time, else one for each.
+    With ``across`` it is one number for all time points, else one for each.
     """
 
     reduction: Reduction
@@ -561,7 +561,7 @@ def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
 
 
 def own_below(roots: Iterable[Node | Value | Barrier]) -> Iterator[Node | Value | Barrier]:
-    """Items and their dependencies, each once, excluding dependencies of numbers across points in time."""
+    """Items and their dependencies, each once, excluding dependencies of numbers across time points."""
     tokens: set[str] = set()
     left = list(roots)
     while left:
@@ -574,7 +574,7 @@ def own_below(roots: Iterable[Node | Value | Barrier]) -> Iterator[Node | Value 
 
 
 def times_below(roots: Iterable[Node | Value | Barrier]) -> int:
-    """The number of points in time of the sources below; 0 without a time axis."""
+    """The number of time points of the sources below; 0 without a time axis."""
     sources = (item.source for item in own_below(roots) if isinstance(item, SourceNode))
     return max((s.leading[0] for s in sources if "t" in s.space.leading), default=0)
 
@@ -586,7 +586,7 @@ def with_sources(
 ) -> tuple[Item, ...]:
     """Copy nodes, values or barriers with other sources; ``instead`` has replacements by token.
 
-    Numbers across points in time do not change: a point of ``v - bv.mean(v, across="t")`` is a point of
+    Numbers across time points do not change: a point of ``v - bv.mean(v, across="t")`` is a point of
     ``v``, minus the mean of all points.
     """
     nodes = tuple(nodes)
@@ -602,7 +602,7 @@ def with_sources(
 
 
 def goes_across(item: Any) -> bool:
-    """Whether an item is one number for all points in time."""
+    """Whether an item is one number for all time points."""
     return isinstance(item, FoldValue) and item.across
 
 

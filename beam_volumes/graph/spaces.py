@@ -15,7 +15,7 @@ from beam_volumes.storage.sources.axes import stated_space
 def shared_space(name: str, first: VolumeCore, *others: VolumeCore) -> Space:
     """Combine the spaces of operands of one shape: missing metadata is taken from other operands.
 
-    Channels and points in time come from the first operand that has them. ValueError if two operands differ
+    Channels and time points come from the first operand that has them. ValueError if two operands differ
     in voxel size, unit or origin; the message names both operands and the operation.
     """
     space, known_by = first.space, first

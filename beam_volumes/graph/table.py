@@ -379,7 +379,7 @@ class Table(dict[str, np.ndarray]):
         labels = table[table.column_names[0]].to_numpy()
         wanted = exact_array(index, "index") if np.size(index) else np.empty(0, labels.dtype)
         if wanted.dtype.kind not in "bui":
-            raise TypeError(f"index={index!r}: labels are integers")
+            raise TypeError(f"index={index!r}: labels must be integers")
         info = np.iinfo(labels.dtype)
         possible = (wanted >= info.min) & (wanted <= info.max)
         wanted = wanted.astype(labels.dtype)  # different dtypes are compared as float64

@@ -1,4 +1,4 @@
-"""Dependencies of expressions: numbers across points in time, voxels, and labels."""
+"""Dependencies of expressions: numbers across time points, voxels, and labels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Item)
 
 
 def numbers_across(roots: Iterable[Item]) -> list[FoldValue]:
-    """The numbers across points in time that items depend on, in order of computation."""
+    """The numbers across time points that items depend on, in order of computation."""
     return in_order(_next_across(roots), lambda fold: _next_across(below(fold)))
 
 
@@ -53,7 +53,7 @@ def everything(items: Iterable[Item]) -> list[Item]:
 
 
 def of_part(items: Sequence[T], box: Box) -> tuple[T, ...] | None:
-    """Expressions of a box of their inputs, at one point in time; None if these are not aligned."""
+    """Expressions of a box of their inputs, at one time point; None if these are not aligned."""
     shapes = set()
     for item in everything(items):
         moves = isinstance(item, CropNode | ViewNode)
@@ -70,7 +70,7 @@ def of_part(items: Sequence[T], box: Box) -> tuple[T, ...] | None:
     def part(source: Source) -> Source:
         return source.crop(box)
 
-    for number in numbers_across(items):  # of the first point in time
+    for number in numbers_across(items):  # of the first time point
         own = FoldValue.of(number.reduction, number.fed, number.parameters)
         (first,) = with_sources((own,), lambda s: part(_first(s)), instead)
         instead[number.token] = first
@@ -82,7 +82,7 @@ def _first(source: Source) -> Source:
 
 
 def holds_voxels(roots: Iterable[Item]) -> bool:
-    """Whether items depend on voxels other than by numbers across points in time."""
+    """Whether items depend on voxels other than by numbers across time points."""
     return any(isinstance(item, Node) for item in own_below(roots))
 
 

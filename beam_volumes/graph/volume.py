@@ -477,7 +477,7 @@ def volume_of(numbers: Scalar, axes: Sequence[str] | None = None) -> Volume:
 
 
 def of_source(source: Source) -> Volume:
-    """Return the volume of a source, with one node per channel for all points in time."""
+    """Return the volume of a source, with one node per channel for all time points."""
     extents = dict(zip(source.space.leading, source.leading, strict=True))
     space = replace(source.space, times=extents.get("t", 0))
     if "c" not in extents:
@@ -485,7 +485,7 @@ def of_source(source: Source) -> Volume:
     if extents["c"] > MAX_CHANNELS:
         raise ValueError(
             f"{source.name} has {extents['c']:,} channels, and the maximum is {MAX_CHANNELS:,}: choose one "
-            "with index={'c': 0}, or use axes='tzyx' if they are points in time"
+            "with index={'c': 0}, or use axes='tzyx' if they are time points"
         )
     channels = (source.point("c", k) for k in range(extents["c"]))
     return Volume(tuple(map(SourceNode.of, channels)), space)

@@ -219,8 +219,8 @@ def _in_brief(plan: Plan, p: Pass) -> str:
 
 
 def _points(plan: Plan, p: Pass) -> str:
-    """Describe a pass over points in time: how many, and the numbers it computes of all of them."""
-    points = f"{len(p.grid)} points in time"
+    """Describe a pass over time points: how many, and the numbers it computes of all of them."""
+    points = f"{len(p.grid)} time points"
     if len(plan.passes) == 1:
         return points
     finds = f", which finds {', '.join(p.of_all_points)} of all points" if p.of_all_points else ""

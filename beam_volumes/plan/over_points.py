@@ -1,7 +1,7 @@
-"""Numbers of all points in time: the states of the points are merged before the number is finished.
+"""Numbers of all time points: the states of the points are merged before the number is finished.
 
 They are computed in passes of their own, before the passes that use them. Such a pass has a slab
-for each point in time. A point returns the states of its reductions, which are merged like the
+for each time point. A point returns the states of its reductions, which are merged like the
 states of slabs, so memory does not grow with the number of points.
 """
 
@@ -36,7 +36,7 @@ Planner = Callable[[Sequence[Any], RunOptions, Before], Plan]
 
 @dataclass(frozen=True, eq=False)
 class Unfinished(Reduction):
-    """A reduction of one point in time that returns its state, to be merged with other points."""
+    """A reduction of one time point that returns its state, to be merged with other points."""
 
     whole: Reduction
 

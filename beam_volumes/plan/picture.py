@@ -87,7 +87,7 @@ def _laid_out(p: Document) -> tuple[list[tuple[Document, int, int]], float, floa
 def _items(p: Document) -> list[Document]:
     """The boxes of a pass; for long chains only the beginning and the end."""
     items = list(p.get("graph", ()))
-    if not items:  # points in time, and plans of older versions
+    if not items:  # time points, and plans of older versions
         flat = [("source", n) for n in p["sources"]] + [("stage", n) for n in p["stages"]]
         flat += [("number", n) for n in p["folds"]] + [("survey", n) for n in p["surveys"]]
         flat += [("write", n) for n in p["outputs"]]

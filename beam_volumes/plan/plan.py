@@ -44,7 +44,7 @@ class Return:
     @classmethod
     def of(cls, target: Any) -> Return:
         if isinstance(target, Volume):
-            # All points in time are in one result.
+            # All time points are in one result.
             results = 1 if target.space.times else len(target.nodes)
             return cls("array", target.dtype, target.shape, results)
         kinds = {Scalar: "number", Target: "volume", Table: "rows", TableTarget: "table"}

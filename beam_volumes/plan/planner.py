@@ -227,7 +227,7 @@ class _Request:
     def add_volume(self, volume: Volume) -> None:
         space, nodes = volume.space, volume.nodes
         if self.by_points:
-            # One array for all points in time; each point writes its part.
+            # One array for all time points; each point writes its part.
             space = space if len(space.axes) > 1 else replace(space, axes=AXES)
             sink = self.storage.result(nodes[0], space, volume.shape[: len(space.leading)])
             self.voxels += zip(nodes, sink.parts, strict=True)

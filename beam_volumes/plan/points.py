@@ -1,4 +1,4 @@
-"""Volumes of many points in time: each point is a run by itself, and a slab of the run of all.
+"""Volumes of many time points: each point is a run by itself, and a slab of the run of all.
 
 One point is planned. The run has one pass with a slab for each point: a worker runs all passes of
 the point, and records the outputs and results. Points are therefore distributed, retried and
@@ -30,7 +30,7 @@ from beam_volumes.sweep.schedule import OVERLAPS
 
 
 def times_of(targets: Sequence[Any]) -> int:
-    """The number of points in time of targets; 0 if they have no such axis.
+    """The number of time points of targets; 0 if they have no such axis.
 
     Numbers that depend on no voxels, only on numbers of all points, can be combined with any
     target.
@@ -45,7 +45,7 @@ def times_of(targets: Sequence[Any]) -> int:
     if len(found) > 1:
         (n, one), (m, other), *_ = found.items()
         raise ValueError(
-            f"{one!r} has {n or 'no'} points in time, and {other!r} has {m or 'none'}; compute them "
+            f"{one!r} has {n or 'no'} time points, and {other!r} has {m or 'none'}; compute them "
             "one after the other"
         )
     return next(iter(found), 0)
@@ -64,7 +64,7 @@ def roots_of(target: Any) -> tuple[Item, ...]:
 
 @dataclass(frozen=True, eq=False)
 class PerPoint(Reduction):
-    """The results of all points in time, by the number of the point."""
+    """The results of all time points, by the number of the point."""
 
     def zero(self) -> dict[int, Any]:
         return {}
@@ -78,7 +78,7 @@ class PerPoint(Reduction):
 
 @dataclass(frozen=True, eq=False)
 class PointsPass(Pass):
-    """A pass that has points in time as slabs, each computed by the plan ``point``."""
+    """A pass that has time points as slabs, each computed by the plan ``point``."""
 
     @property
     def times(self) -> int:
@@ -116,7 +116,7 @@ def rows_token(barrier: str) -> str:
 
 
 def of_points(point: Plan, times: int, before: Collection[str] = ()) -> Plan:
-    """Return the plan of many points in time, made from the plan of one.
+    """Return the plan of many time points, made from the plan of one.
 
     Its outputs, tables and results cover all points. Numbers that only depend on numbers known
     ``before`` (tokens) are not computed for each point.

@@ -341,9 +341,8 @@ memory : int or str, optional
     machine's RAM by default.""",
     "run_errors": """\
 ValueError
-    If the request is impossible, because memory is too small (the message contains the minimum),
-    ``slab`` does not consist of whole write units, or an output is also an input. In this case,
-    nothing is started.
+        If memory is too small; the message contains the minimum. If ``slab`` does not consist of whole
+    write units, or an output is also an input. In this case, nothing is started.
 FileExistsError
     If an output exists and neither ``resume`` nor ``overwrite`` is set.""",
 }

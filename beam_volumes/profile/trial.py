@@ -96,13 +96,13 @@ def profile_recipe(recipe: Recipe, crop: str | None, options: RunOptions) -> Pro
 
 
 def _built(recipe: Recipe) -> tuple[list[Volume], tuple[Wanted, ...]]:
-    """Return the targets of a recipe and its inputs, which must be single points in time."""
+    """Return the targets of a recipe and its inputs, which must be single time points."""
     inputs: list[Volume] = []
 
     def noted(volume: Volume) -> Volume:
         if "t" in volume.space.leading:
             raise ValueError(
-                f"{volume!r}: bench needs one point in time; choose it in the recipe's input, e.g. "
+                f"{volume!r}: bench needs one time point; choose it in the recipe's input, e.g. "
                 "index: {t: 0}"
             )
         inputs.append(volume)

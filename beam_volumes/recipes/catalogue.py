@@ -290,7 +290,7 @@ def crop(volume: Volume, box: str) -> Volume:
     kept = [range(n)[part] for part, n in zip(ranges, volume.shape, strict=False)]
     if not all(kept) and 0 not in volume.shape:
         shape = " x ".join(map(str, volume.shape))
-        raise ValueError(f"the box {box!r} holds nothing of a volume of {shape} ({axes})")
+        raise ValueError(f"the box {box!r} contains no voxel of a volume of {shape} ({axes})")
     return volume[tuple(ranges)]
 
 

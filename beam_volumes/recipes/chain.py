@@ -174,7 +174,7 @@ class _Document:
         if operation.is_of_tables:
             raise RecipeError(
                 operation.name,
-                "takes a table, which a chain cannot name; write a recipe",
+                "accepts a table, which a chain cannot refer to; write a recipe",
             )
         given = {
             name: self._given(operation.parameters[name], text, f"{spelt(name)} {text}")

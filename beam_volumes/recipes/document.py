@@ -166,7 +166,9 @@ class _Reader:
                 where, "the recipe is too large, nested too deeply, or refers to itself"
             )
         if node.tag not in _PLAIN_TAGS:
-            raise RecipeError(where, f"the tag {node.tag!r} is not offered; a recipe is plain data")
+            raise RecipeError(
+                where, f"the tag {node.tag!r} is not available; a recipe is plain data"
+            )
         if isinstance(node, yaml.SequenceNode):
             return Entry([self.entry(n, n, depth + 1) for n in node.value], where)
         if not isinstance(node, yaml.MappingNode):

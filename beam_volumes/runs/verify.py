@@ -321,7 +321,7 @@ def _unfinished(k: int, slabs: tuple[int, int]) -> Iterator[str]:
 
 
 def _is_of(record: Record, sink: Sink, part: Sink, box: Box, lattice: Any) -> bool:
-    """Whether a unit belongs to the slab, or point in time, of a record."""
+    """Whether a unit belongs to the slab, or time point, of a record."""
     if part is sink and lattice is not None:
         begins = [a + v * f for v, a, f in zip(box.start, *lattice, strict=True)]
         spans = zip(record.box.start, begins, record.box.stop, strict=True)

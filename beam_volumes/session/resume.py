@@ -90,9 +90,7 @@ class Stopped:
         check_not_nested()
         manifest = Journal.load(self.journal.spec)
         if manifest is None or manifest.run_id != self.journal.run_id:
-            raise ValueError(
-                f"cannot resume {self.journal.url}: another run has replaced it just now"
-            )
+            raise ValueError(f"cannot resume {self.journal.url}: another run has just replaced it")
         plan = for_this_machine(self.plan, options)
         session = _session(plan, self.journal, manifest, self.request)
         return replace(session, max_retries=options.max_retries)
@@ -350,7 +348,7 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
             "resume it with the memory= and slab= it was begun with"
         )
     if all(p.point is not None for p in plan.passes):
-        return plan  # points in time do not depend on slabs
+        return plan  # time points do not depend on slabs
     for concurrency in _concurrencies(plan):
         parts = []
         budget = left_for_slab(plan.memory, plan.base, concurrency)

@@ -124,7 +124,7 @@ def _swept(
     configure(session.plan.threads)
     if isinstance(p, PointsPass):
         near = resolve_numbers(known, p.values, session.journal)
-        assert run is not None, "points in time need run="
+        assert run is not None, "time points need run="
         run_plan = partial(_run_point, session, near, run)
         result, states = compute_point(session.plan, p, index, near, on_progress, run_plan)
     else:
@@ -163,7 +163,7 @@ def _run_point(
     plan: Plan,
     count: Callable[[SlabResult], None],
 ) -> dict[str, Any]:
-    """Run the plan of a point in time, which is a slab of this session."""
+    """Run the plan of a time point, which is a slab of this session."""
     own = replace(
         session,
         plan=plan,

@@ -59,7 +59,7 @@ def sections(
     if volume.space.times:
         if not 0 <= t < volume.space.times:
             raise ValueError(
-                f"t={t} is out of range; {volume!r} has the points in time 0 to {volume.space.times - 1}"
+                f"t={t} is out of range; {volume!r} has the time points 0 to {volume.space.times - 1}"
             )
         remarks.append(f"point {t} of {volume.space.times} in time")
         volume = at_points(volume, t)
@@ -120,9 +120,7 @@ def _read(
         for a, s in zip((rows, columns), steps, strict=True):
             step[a] = max(step.get(a, 1), s)
     if not found:
-        raise TooExpensive(
-            f"{left_out[0]}, more than {format_bytes(max_bytes)}; look at a part of it"
-        )
+        raise TooExpensive(f"{left_out[0]}, more than {format_bytes(max_bytes)}; show a part of it")
     how = "every voxel" if set(step.values()) <= {1} else _step_text(step)
     if level:
         times = " x ".join(f"{o / m:.3g}" for o, m in zip(whole, coarse, strict=True))
@@ -170,8 +168,8 @@ def _computed(volume: Volume, at: Sequence[float], max_bytes: int) -> tuple[list
             moved = [box.translate(start) for box in boxes]
             return as_sections(run(wanted, _HERE).results, moved, axes), how
     raise TooExpensive(
-        f"{volume!r}: even a small part of it needs to read more than {format_bytes(max_bytes)}; compute "
-        "it to a file and look at that, or look at an input"
+        f"{volume!r}: even a small part needs more than {format_bytes(max_bytes)} of input; compute it to "
+        "a file and show that, or show an input"
     )
 
 

@@ -76,7 +76,7 @@ class Region:
     at: tuple[float, float, float] = (0.5, 0.5, 0.5)
     #: Rows and columns of the sections, in voxels.
     side: int = 512
-    #: The point in time, and the channel; None for all.
+    #: The time point, and the channel; None for all.
     t: int = 0
     c: int | None = None
 
@@ -198,7 +198,7 @@ class Previews:
     ) -> tuple[np.ndarray, float, float]:
         """Return counts of a sample of a volume's voxels, and the range of the bins.
 
-        ``region`` chooses the point in time and the channel.
+        ``region`` chooses the time point and the channel.
         """
         nodes, _ = self._with_numbers(self._chosen(volume, region).nodes[:1], stop)
         if any(map(_is_of_whole, everything(nodes))):
@@ -220,7 +220,7 @@ class Previews:
     # internals
 
     def _chosen(self, volume: Volume, region: Region) -> Volume:
-        """Return the point in time and the channels of a region, from results of the run if possible."""
+        """Return the time point and the channels of a region, from results of the run if possible."""
         nodes = with_sources(volume.nodes, lambda source: source, self.results)
         volume = Volume(nodes, volume.space)
         if volume.space.times:

@@ -199,7 +199,7 @@ class ViewPane:
     # pictures and texts
 
     def choices(self, names: list[str]) -> None:
-        """Offer the names of steps, and the channels and points in time of the one that is shown."""
+        """Offer the names of steps, and the channels and time points of the one that is shown."""
         tab = self._tab
         for select, value in ((self._after, tab.after), (self._before, tab.before)):
             select.set_options(names, value=value)

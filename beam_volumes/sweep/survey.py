@@ -274,5 +274,5 @@ def check_same(found: int, first: int) -> None:
     if found != first:
         raise ValueError(
             "its voxels differ from the first sweep: the input has changed, or an operation "
-            "before returns different voxels when run again; materialise it (deterministic=False)"
+            "before returns different voxels when run again; store its result (deterministic=False)"
         )

@@ -101,14 +101,14 @@ def test_all_channels_of_a_crop_are_timed(work, command):
     assert (code, told) == (0, "")
     assert "a crop of 3 x 8 x 15 x 30 of 3 x 8 x 20 x 30 voxels" in out
     code, _, told = command("bench", "recipe.yaml", "--set=input=movie.ome.zarr")
-    assert code == 2 and "one point in time" in told and "index: {t: 0}" in told
+    assert code == 2 and "one time point" in told and "index: {t: 0}" in told
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["nowhere.yaml"], "nowhere.yaml"),
-        (["recipe.yaml", "--crop=50:60"], "holds nothing"),
+        (["recipe.yaml", "--crop=50:60"], "contains no voxel"),
         (["recipe.yaml", "--memory=1MiB"], "memory"),
         (["recipe.yaml", "--runner=none"], "unknown argument --runner"),
         (

@@ -109,7 +109,7 @@ def test_crop_is_a_run_on_part_of_every_input(recipe, command):
         (["run", "r.yaml", "--crop", "1-2"], "the box '1-2' is not of the form"),
         (
             ["run", "r.yaml", "--crop", "50:60"],
-            "the box '50:60' holds nothing of a volume of 12 x 20 x 30",
+            "the box '50:60' contains no voxel of a volume of 12 x 20 x 30",
         ),
         (["run", "r.yaml", "--crop", "1:2,,,"], "has 4 ranges for the axes z, y, x"),
         (["run", "r.yaml", "--memory", "2GoB"], "memory '2GoB' is not a size"),

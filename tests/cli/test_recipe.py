@@ -108,7 +108,7 @@ MISTAKES = {
     "tag": (
         "sigma: 1",
         "sigma: !!python/object/apply:os.system [ls]",
-        "r.yaml:3: the tag .* is not offered",
+        "r.yaml:3: the tag .* is not available",
     ),
     "syntax": ("sigma: 1}", "sigma: 1", "r.yaml:4: not YAML"),
     "variable": ("sigma: 1", 'sigma: "${s}"', "r.yaml:3: no variable is called 's'"),

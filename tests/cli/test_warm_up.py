@@ -76,7 +76,7 @@ def test_every_operation_is_called_for_some_dtype():
 
 def test_warm_up_refuses_changes_of_no_recipe(command):
     code, _, told = command("warm-up", "--set", "steps.smooth.sigma=2")
-    assert code == 2 and told.endswith("--set changes a recipe; name the recipe\n")
+    assert code == 2 and told.endswith("--set changes a recipe; give the recipe\n")
     assert command("warm-up", "--runner=none")[0] == 2
 
 

@@ -53,7 +53,7 @@ def components(em, folder, **how):
 
 
 def points(em, folder, **how):
-    """Twenty points in time of five channels: a filter, Otsu and labels of each, and a table."""
+    """Twenty time points of five channels: a filter, Otsu and labels of each, and a table."""
     x = np.asarray(em)[:8]
     all_ = np.stack([[np.roll(x, 3 * t + c, 1) // (c + 1) for c in range(5)] for t in range(20)])
     source = bv.compute(

@@ -1,4 +1,4 @@
-"""Points in time: each is computed by itself, in one run with one journal and one output array."""
+"""Time points: each is computed by itself, in one run with one journal and one output array."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_every_point_is_computed_by_itself():
     np.testing.assert_array_equal(computed(bv.flip(v)), x[..., ::-1, ::-1, ::-1])
     with pytest.raises(ValueError, match="do not match"):
         v + v[1:]
-    with pytest.raises(ValueError, match="points in time"):
+    with pytest.raises(ValueError, match="time points"):
         bv.plan(bv.mean(v), bv.mean(v[1:]))
 
 
@@ -196,7 +196,7 @@ def test_a_million_points_are_planned_as_one(tmp_path):
     planned = bv.plan(bv.gaussian_filter(v, 1).to(tmp_path / "out.zarr"))
     assert len(planned.passes) == 1 and len(planned.passes[0].grid) == 10**6
     assert planned.bytes_read == 10**6 * 64 * 64 * 2
-    assert "1000000 points in time, each of them" in planned.explain(verbose=True)
+    assert "1000000 time points, each of them" in planned.explain(verbose=True)
     zarr.open_array(str(tmp_path / "c.zarr"), mode="w", shape=(10**6, 1, 8, 8), dtype="u1")
     with pytest.raises(ValueError, match="1,000,000 channels"):
         bv.open(tmp_path / "c.zarr")
@@ -213,7 +213,7 @@ def test_slabs_are_of_one_point():
     from beam_volumes.transforms import ReadSlabs
 
     v = bv.open(voxels())
-    with pytest.raises(ValueError, match=r"one point in time.*v\[0\]"):
+    with pytest.raises(ValueError, match=r"one time point.*v\[0\]"):
         ReadSlabs(v[:, 0], 4)
     with pytest.raises(ValueError, match="one channel is needed"):
         ReadSlabs(v[0], 4)
@@ -314,13 +314,13 @@ def test_numbers_of_all_points_are_refused_where_they_rest_on_others():
     v = bv.open(voxels((3, 2, 4, 8, 8)))
     with pytest.raises(ValueError, match=r"across='c': only 't'"):
         v.std(across="c")
-    with pytest.raises(ValueError, match=r"min differs between points in time.*across='t', too"):
+    with pytest.raises(ValueError, match=r"min differs between time points.*across='t', too"):
         bv.histogram(v, range=(bv.min(v), bv.max(v)), across="t")
     with pytest.raises(TypeError, match=r"'across': .*rows of tables identify an object"):
         bv.label(v[:, 0] > 3, across="t")
 
 
-#: Numbers of all points in time, and of a volume without points.
+#: Numbers of all time points, and of a volume without points.
 ACROSS = {
     "mean": bv.mean,
     "min": bv.min,

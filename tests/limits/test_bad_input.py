@@ -195,7 +195,7 @@ LABELS = (ARRAY // 40).astype(np.int32)
         (lambda m, v, s: bv.label(m, structure=np.ones((3, 3))), r"structure of shape \(3, 3\)"),
         (lambda m, v, s: bv.binary_fill_holes(m, np.ones((5, 5, 5))), r"\(5, 5, 5\)"),
         (lambda m, v, s: bv.binary_propagation(m, mask=s), "do not match"),
-        (lambda m, v, s: bv.label(m, dtype="f4"), "labels are integers"),
+        (lambda m, v, s: bv.label(m, dtype="f4"), "labels must be integers"),
         (lambda m, v, s: bv.remove_small_objects(v * 0.5, 3), "integers"),
         (lambda m, v, s: bv.keep_largest(m, True), "k=True"),
         (lambda m, v, s: bv.clear_border(m, 1.5), "buffer_size=1.5"),

@@ -254,7 +254,7 @@ REFUSED = {
     r"transforms\[1\] has numbers that are missing": lambda v: bv.fuse(
         [v, v], {"z": [0, 0], "y": [0, 1], "x": [1, None]}
     ),
-    "axis of time": lambda v: bv.fuse(
+    "have a time axis": lambda v: bv.fuse(
         [bv.open(np.zeros((2, 3, 4, 5), "u1"), axes="tzyx")], [(0, 0, 0)]
     ),
 }

@@ -121,7 +121,7 @@ def test_places_where_voxels_do_not_count():
         with pytest.raises(ValueError, match=message):
             bv.argmax(x, 0, **how).compute()
     for axis, error, message in (
-        ("c", ValueError, "along the axis c are not offered"),
+        ("c", ValueError, "along the axis c are not available"),
         ("z", ValueError, "the volume's axes are c, y, x"),
         ((0, 1), TypeError, "give one axis"),
     ):

@@ -403,10 +403,10 @@ def test_points_with_wrong_pairs():
         (lambda v: bv.apply_transforms(v, np.zeros((3, 2, 2))), r"transforms\[0\] has no inverse"),
         (
             lambda v: bv.apply_transforms(v, [(0, 0)] * 3, mode="mirror"),
-            "mode='mirror' is not offered",
+            "mode='mirror' is not available",
         ),
-        (lambda v: bv.register_slices(v, model="elastic"), "model='elastic' is not offered"),
-        (lambda v: bv.register_slices(v, method="orb"), "method='orb' is not offered"),
+        (lambda v: bv.register_slices(v, model="elastic"), "model='elastic' is not available"),
+        (lambda v: bv.register_slices(v, method="orb"), "method='orb' is not available"),
         (lambda v: bv.register_slices(v, method="keypoints"), 'use model="rigid" or "affine"'),
         (
             lambda v: bv.register_slices(v, model="rigid", method="keypoints"),
@@ -416,7 +416,7 @@ def test_points_with_wrong_pairs():
         (lambda v: bv.register_slices(v[0]), "axes y, x; z, y and x are needed"),
         (lambda v: bv.register_frames(v), "no axis of time; use register_slices"),
         (lambda v: bv.register_tiles([], []), "give at least one tile"),
-        (lambda v: bv.register_tiles([v], [(0, 0, 0)], model="b"), "model='b' is not offered"),
+        (lambda v: bv.register_tiles([v], [(0, 0, 0)], model="b"), "model='b' is not available"),
         (lambda v: bv.register_tiles([v, v], [(0, 0, 0)]), "1 entries for 2 tiles"),
         (
             lambda v: bv.register_tiles([v], [(0, 0, 0)], reference=1),

@@ -183,7 +183,7 @@ def test_what_is_refused():
         bv.joint_histogram(v, v, 3, (0, 4))
     with pytest.raises(ValueError, match="max must be larger"):
         bv.joint_histogram(v, v, 3, ((0, 4), (4, 0)))
-    with pytest.raises(ValueError, match="ddof=1 of only 1 voxels"):
+    with pytest.raises(ValueError, match="ddof=1 needs more than 1 voxels, not 1"):
         known(bv.covariance(v[:1, :1, :1], v[:1, :1, :1]))
 
 

@@ -398,7 +398,7 @@ def test_rows_of_a_csv_file_with_more_or_fewer_values_than_columns_are_refused(t
 def test_refusals(tmp_path):
     loader = in_tiffs(tmp_path)
     path = write_bigstitcher(tmp_path / "a.xml", loader, channels=("0", "1", "1"), times=("0", "3"))
-    with pytest.raises(ValueError, match=r"points in time 0, 3; choose one by index=\{'t'"):
+    with pytest.raises(ValueError, match=r"time points 0, 3; choose one by index=\{'t'"):
         bv.open_tiles(path)
     with pytest.raises(
         ValueError, match=r"channels 0 \(DAPI\), 1 \(GFP\); choose one by index={'c'"
@@ -423,7 +423,7 @@ def test_refusals(tmp_path):
     with pytest.raises(ValueError, match="outside its folder"):
         bv.open_tiles(path, index={"t": 0, "c": 0})
     path.write_text(text[:-20])
-    with pytest.raises(ValueError, match="no valid XML"):
+    with pytest.raises(ValueError, match="not valid XML"):
         bv.open_tiles(path)
     path.write_text("<svg/>")
     with pytest.raises(ValueError, match="XML of svg, not of BigStitcher"):
@@ -491,7 +491,7 @@ def test_a_stack_of_terastitcher_has_the_images_of_its_expression_only(tmp_path)
         bv.open_tiles(path, index={"c": 1})
     for expression, kind, message in (
         ("_C00", FileNotFoundError, "no images that match IMG_REGEX='_C00'"),  # all of a name
-        ("(.*", ValueError, "is no regular expression"),
+        ("(.*", ValueError, "is not a regular expression"),
         ("(a+)+", ValueError, "may take for ever"),
         (".*.*.*.*.*", ValueError, "may take for ever"),
         (r".*\.tif", ValueError, "12 slices of .* but there are 48 images"),

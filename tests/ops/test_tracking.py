@@ -116,7 +116,7 @@ def test_errors_of_tracks():
         (lambda: bv.track(movie, max_distance="3 um"), 'needs spacing="voxel_size"'),
         (lambda: bv.track(movie, min_iou=0), "min_iou=0; give a number above 0"),
         (lambda: bv.track(movie, max_gap=-1), "max_gap=-1"),
-        (lambda: bv.relabel(movie[0], {}, columns=COLUMNS), "a column of points in time"),
+        (lambda: bv.relabel(movie[0], {}, columns=COLUMNS), "a column of time points"),
         (lambda: bv.relabel(movie, {"t": [0]}, columns=COLUMNS), "no column label, track"),
     ):
         with pytest.raises(ValueError, match=message):

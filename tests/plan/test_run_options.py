@@ -17,12 +17,12 @@ from beam_volumes.recipes.catalogue import TOP
 WRONG = [
     ({"memory": "2GoB"}, ValueError, "memory '2GoB' is not a size"),
     ({"memory": 0}, ValueError, "is not positive"),
-    ({"workers": 0}, ValueError, "workers=0 is not a whole number from 1 on"),
+    ({"workers": 0}, ValueError, "workers=0 is not a whole number of at least 1"),
     ({"threads": 1.5}, ValueError, "threads=1.5 is not a whole number"),
     ({"slab": 3}, TypeError, "slab=3 is not a sequence"),
     ({"slab": (0, 1, 1)}, ValueError, "slab=0 is not a whole number"),
     ({"window": True}, ValueError, "window=True is not"),
-    ({"max_retries": -1}, ValueError, "max_retries=-1 is not a whole number from 0 on"),
+    ({"max_retries": -1}, ValueError, "max_retries=-1 is not a whole number of at least 0"),
     ({"accelerator": "t4"}, ValueError, "accelerator='t4' is not a Beam resource hint"),
     ({"resume": True, "overwrite": True}, ValueError, "choose one"),
 ]

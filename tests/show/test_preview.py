@@ -173,7 +173,7 @@ def test_few_chunks_are_read(tmp_path, monkeypatch):
     slices = bv.open(str(tmp_path / "p.zarr"))
     note = bv.preview(slices, most_bytes=8 << 20).note
     assert note.startswith("1 section at z=32") and "left out: a section along z and x" in note
-    with pytest.raises(ValueError, match=r"more than 1\.0 MiB; look at a part"):
+    with pytest.raises(ValueError, match=r"more than 1\.0 MiB; show a part"):
         bv.preview(slices, most_bytes=1 << 20)
 
 

@@ -579,7 +579,7 @@ def test_frames_of_several_times_and_places_are_two_axes(tmp_path):
     described = [(1.5 * z, {"TemporalPositionIndex": t + 1}) for t, z in [*order[:5], (1, 7)]]
     tags = enhanced(path, array, described)
     save(path, array[0], **frames_of(array, **tags))
-    with pytest.raises(VolumeError, match="4 positions and 2 points in time, and one of these has"):
+    with pytest.raises(VolumeError, match="4 positions and 2 time points, and one of these has"):
         bv.open(path)
     described = [(0, {"TemporalPositionIndex": t + 1}) for t in range(6)]
     save(path, array[0], **frames_of(array, **enhanced(path, array, described)))

@@ -115,7 +115,7 @@ def test_a_filter_of_it_is_that_of_the_array(tmp_path, name):
 def test_channels(tmp_path, name):
     array = voxels((3, 4, 10, 12), np.dtype("u2"))
     volume = bv.stack(list(array), names=["DAPI", "GFP", "RFP"])
-    if "channels" in LOSES.get(name, ()):  # it has points in time alone
+    if "channels" in LOSES.get(name, ()):  # it has time points alone
         with pytest.raises(ValueError, match="no channels; select one"):
             volume.to(place(tmp_path, name), format=name)
         return

@@ -44,7 +44,7 @@ def test_the_array_is_chosen(tmp_path):
     for wrong in ("volumes/more", "away", "nowhere", "raw"):
         with pytest.raises(ValueError, match=f"dataset='{wrong}' does not exist in.*{listed}"):
             bv.open(path, dataset=wrong)
-    with pytest.raises(ValueError, match="already names a dataset"):
+    with pytest.raises(ValueError, match="already contains a dataset"):
         bv.open(f"{path}:/volumes/raw", dataset="volumes/raw")
     with pytest.raises(ValueError, match=r"names has the type object; voxels are one of"):
         bv.open(path, dataset="names")

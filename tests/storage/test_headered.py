@@ -172,7 +172,7 @@ def stored(path, array, leading, names=(), **space):
     space = Space(leading=leading, channels=names, times=times, **space)
     sink = make_sink(path, shape=shape, dtype=array.dtype, space=space, leading=before)
     sink.create("run")
-    count = before[0] if leading[0] == "t" else 1  # parts are those of the first point in time
+    count = before[0] if leading[0] == "t" else 1  # parts are those of the first time point
     for part in [p.at_time(k) if count > 1 else p for k in range(count) for p in sink.parts][::-1]:
         write_units(part.open(), Box((0, 0, 0), shape), array[part.at]).result()
     sink.finish("run")
@@ -186,7 +186,7 @@ def test_points_in_time_and_channels(tmp_path, name, leading):
     array = voxels(((3,) if len(leading) == 1 else (3, 2)) + SHAPE)
     path = tmp_path / name
     if "c" in leading and name == "a.mrc":
-        with pytest.raises(ValueError, match="stores points in time, but no channels; select one"):
+        with pytest.raises(ValueError, match="stores time points, but no channels; select one"):
             stored(path, array, tuple(leading))
         return
     if "c" in leading and name == "a.mha":  # whose units have all channels

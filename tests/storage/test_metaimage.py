@@ -163,7 +163,7 @@ def test_written_with_channels_and_time(tmp_path):
         assert np.array_equal(np.asarray(found), array)
     image = sitk.ReadImage(str(tmp_path / "a.mha"))
     assert np.array_equal(np.moveaxis(sitk.GetArrayFromImage(image), -1, 1), array)
-    with pytest.raises(ValueError, match="holds all"):
+    with pytest.raises(ValueError, match="must contain all"):
         bv.open(array[0]).to(tmp_path / "b.mha", chunks=(1, 5, 7, 9))
 
 

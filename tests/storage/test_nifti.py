@@ -80,7 +80,7 @@ def test_pair_by_its_header_and_analyze(tmp_path):
             assert np.array_equal(np.asarray(volume), voxels("f4"))
             assert volume.voxel_size == (4, 3, 2) and volume.unit is None
     (tmp_path / "a.img").unlink()
-    with pytest.raises(VolumeError, match="has no file of voxels"):
+    with pytest.raises(VolumeError, match="its voxels are missing; restore"):
         bv.open(tmp_path / "a.hdr")
 
 

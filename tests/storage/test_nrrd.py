@@ -139,7 +139,7 @@ def test_voxels_somewhere_else(tmp_path):
     path = by_hand(tmp_path / "z.nhdr", array, *lines, encoding="gz", data=b"")
     assert np.array_equal(np.asarray(bv.open(path)[2:, 1:, 3:]), array[2:, 1:, 3:])
     path = by_hand(tmp_path / "x.nhdr", array, "data file: gone.raw", data=b"")
-    with pytest.raises(VolumeError, match=r"names the file 'gone\.raw', which does not exist"):
+    with pytest.raises(VolumeError, match=r"refers to the file 'gone\.raw', which does not exist"):
         bv.open(path)
     for said in ("LIST", "LIST 2", "a%03d.raw 1 5 1", "a%d.raw 1 5 1 2"):
         path = by_hand(tmp_path / "x.nhdr", array, f"data file: {said}", data=b"")

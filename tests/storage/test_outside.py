@@ -95,7 +95,7 @@ def test_a_file_elsewhere_is_not_read(tmp_path, name, how, capsys):
     named = str(other) if how == "absolute" else "../other.bin"
     CASES[name](folder / name.partition(":")[0], named, other)
     path = str(folder / name)
-    with pytest.raises(ValueError, match=r"names the .*, which is outside its folder"):
+    with pytest.raises(ValueError, match=r"refers to the .*, which is outside its folder"):
         bv.open(path)
     assert main(["info", path]) == 2
     assert "set --outside" in capsys.readouterr().err

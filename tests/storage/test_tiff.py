@@ -758,7 +758,7 @@ def test_metadata_that_are_lost_or_of_other_files_are_refused(tmp_path):
     with pytest.raises(OSError, match=r"names .*t\.tif, which does not exist"):
         open_source(about)
     companion(about)
-    with pytest.raises(OSError, match="names no TIFF file"):
+    with pytest.raises(OSError, match="lists no TIFF file"):
         open_source(about)
     about.write_text("<OME>")
     for name in (path, about):

@@ -472,7 +472,7 @@ def filter_flow(
     """
     # ``"numbers"`` has the ``"count"`` of kept labels. The lowest label wins ties for ``k_largest``.
     if keep.marked is not None or keep.cutoff is not None:
-        raise ValueError("labels can be kept by size and by touching the border")
+        raise ValueError("labels can only be kept by size and by touching the border")
     top = () if k_largest is None else (_Top("top", ("decide",), k_largest),)
     to = ("decide",) if k_largest is None else ("top", "decide")
     return Flow(

@@ -51,7 +51,7 @@ def scan_flow(
     if radix < 2:
         raise ValueError(f"radix {radix}: groups have at least 2 members")
     if itemsize < 1:
-        raise ValueError(f"itemsize={itemsize}: a state has at least one byte per pixel")
+        raise ValueError(f"itemsize={itemsize}: a state must have at least one byte per pixel")
     top, groups = 0, grid.counts[0]
     while groups > 1:
         top, groups = top + 1, -(-groups // radix)

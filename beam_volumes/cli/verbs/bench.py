@@ -39,9 +39,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def act(args: argparse.Namespace) -> None:
     if args.calibrate == (args.recipe is not None):
-        raise ValueError(
-            "name a recipe to time, or --calibrate to measure this machine: one of them"
-        )
+        raise ValueError("give a recipe to time, or --calibrate to measure this machine, not both")
     if args.calibrate:
         _calibrate()
         return

@@ -86,7 +86,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def act(args: argparse.Namespace) -> int:
     if args.machine == (args.path is not None):
-        raise ValueError("info takes a PATH or --machine" + (", not both" if args.machine else ""))
+        raise ValueError("info needs a PATH or --machine" + (", not both" if args.machine else ""))
     facts = of_machine() if args.machine else found(args)
     if args.json:
         print_result(json.dumps(facts, indent=1, default=str))
@@ -230,7 +230,7 @@ def statistics(volume: Volume, args: argparse.Namespace) -> Facts:
     how: dict[str, Any] = {"nan": "omit"} if floats else {}
     if volume.space.times:
         raise ValueError(
-            f"--stats needs one point in time, and the volume has {volume.space.times}; choose one with "
+            f"--stats needs one time point, and the volume has {volume.space.times}; choose one with "
             "--index t=0"
         )
     numbers = [f(volume, **how) for f in (bv.min, bv.max, bv.mean, bv.std)]

@@ -113,7 +113,7 @@ def thresholds() -> list[str]:
 def _check_dtype(name: str | None) -> None:
     known = [f"{u}int{bits}" for u in ("u", "") for bits in (8, 16, 32, 64)]
     if name is not None and name not in known:
-        raise ValueError(f"--dtype {name}: labels are integers{nearest(name, known)}")
+        raise ValueError(f"--dtype {name}: labels must be integers{nearest(name, known)}")
 
 
 def _background(text: str | None) -> Any:

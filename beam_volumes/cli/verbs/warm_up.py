@@ -118,7 +118,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def act(args: argparse.Namespace) -> None:
     if args.recipe is None and args.set:
-        raise ValueError("--set changes a recipe; name the recipe")
+        raise ValueError("--set changes a recipe; give the recipe")
     begin = time.perf_counter()
     if args.recipe is not None:
         with compilations() as found:

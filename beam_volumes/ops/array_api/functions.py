@@ -100,14 +100,14 @@ def _without(**kwargs: Any) -> None:
 
 def with_kept_axes(result: Any, volume: Any, axis: Any) -> Any:
     """Add reduced axes to a result, with extent 1."""
-    if isinstance(result, Volume):  # only points in time or channels were reduced
+    if isinstance(result, Volume):  # only time points or channels were reduced
         if result.space.times != volume.space.times:
             raise ValueError(
-                f"keepdims=True: axis={axis!r}: no volume has one point in time; leave keepdims out"
+                f"keepdims=True: axis={axis!r}: no volume has one time point; leave keepdims out"
             )
         space = result.space.with_leading(result.space.times, True, ())
         return Volume(result.nodes, space)
-    names = [a for a in volume.axes if a != "t"]  # points in time are reduced separately
+    names = [a for a in volume.axes if a != "t"]  # time points are reduced separately
     items = (
         names
         if axis is None
@@ -470,7 +470,7 @@ def call_ufunc(
     elif method in ("reduce", "accumulate", "reduceat"):
         return loaded(name, getattr(ufunc, method), inputs, kwargs)
     elif method != "__call__":
-        raise TypeError(f"{name} is not offered on lazy volumes")
+        raise TypeError(f"{name} is not available on lazy volumes")
     elif kwargs:
-        raise TypeError(f"{', '.join(kwargs)}= of a ufunc is not offered on lazy volumes")
+        raise TypeError(f"{', '.join(kwargs)}= of a ufunc is not available on lazy volumes")
     return apply_ufunc(ufunc.__name__, *inputs)

@@ -346,7 +346,7 @@ def _scales(
     """Return the standard deviations of each scale."""
     count = par.whole_number(num_sigma, "num_sigma", name)
     if count > MAX_SCALES:
-        raise ValueError(f"{name}: num_sigma={count}: there may be {MAX_SCALES} scales at most")
+        raise ValueError(f"{name}: num_sigma={count}: the maximum is {MAX_SCALES} scales")
     if log_scale:
         return np.logspace(np.log10(low), np.log10(high), count)
     return np.linspace(low, high, count)
@@ -382,7 +382,7 @@ def _checked(
         found = par.lengths(image, given, axes, what)
         ends.append(np.array([found[a] for a in axes]))
         if not (ends[-1] > 0).all():
-            raise ValueError(f"{name}: {what}={given!r}: a standard deviation is above 0")
+            raise ValueError(f"{name}: {what}={given!r}: a standard deviation must be above 0")
         par.not_too_long(float(8 * ends[-1].max()), f"{name}: {what}={given!r}")
     if (ends[0] > ends[1]).any():
         raise ValueError(f"{name}: min_sigma={low!r} is above max_sigma={high!r}")

@@ -185,7 +185,7 @@ def _thresholds(
         if not par.is_number(number) or not math.isfinite(number):
             raise ValueError(f"{name}: {what}={given!r} is not a finite number")
         if use_quantiles and not 0 <= number <= 1:
-            raise ValueError(f"{name}: {what}={given!r}: a fraction is from 0 to 1")
+            raise ValueError(f"{name}: {what}={given!r}: a fraction must be from 0 to 1")
         found.append(number)
     if found[0] > found[1]:
         raise ValueError(f"{name}: low_threshold={found[0]} is above high_threshold={found[1]}")

@@ -176,7 +176,7 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
         image = image.astype(np.uint8)
     if not par.is_number(h) or not (math.isfinite(h) and h > 0):
         raise ValueError(
-            f"{name}: h={h!r}: a height is above 0; local_maxima and local_minima have none"
+            f"{name}: h={h!r}: a height must be above 0; local_maxima and local_minima have none"
         )
     dtype = image.dtype
     _refuse_long(name, dtype, f"an image of {dtype}")

@@ -158,7 +158,7 @@ def match_template(
     volume = one_channel(volume)
     pattern = _checked(template, volume, name)
     if mode not in _MODES:
-        raise ValueError(f"{name}: mode={mode!r}; offered are {', '.join(map(repr, _MODES))}")
+        raise ValueError(f"{name}: mode={mode!r}; use one of {', '.join(map(repr, _MODES))}")
     if not par.is_number(constant_values) or not abs(constant_values) <= 1e30:
         raise ValueError(f"{name}: constant_values={constant_values!r} is not a number up to 1e30")
     shape = pattern.shape

@@ -91,7 +91,7 @@ class NonLocalMeans(Neighbourhood):
         h, sigma = (float(v) for v in values)
         voxels = math.prod(self.patch)
         if not 0 <= sigma < math.inf:
-            raise ValueError(f"{self.name}: sigma={sigma:g} is not a finite number from 0")
+            raise ValueError(f"{self.name}: sigma={sigma:g} is not a finite number of at least 0")
         scale = _scale(1.0 / voxels, h, self.name, "h")
         real = self.dtype.type
         less = min(2.0 * sigma * sigma * voxels, float(np.finfo(self.dtype).max))
@@ -101,7 +101,7 @@ class NonLocalMeans(Neighbourhood):
 def _scale(factor: float, deviation: float, name: str, what: str) -> float:
     """Return ``factor / deviation**2``; a deviation of 0 leaves out all other intensities."""
     if not 0 <= deviation < math.inf:
-        raise ValueError(f"{name}: {what}={deviation:g} is not a finite number from 0")
+        raise ValueError(f"{name}: {what}={deviation:g} is not a finite number of at least 0")
     square = deviation * deviation
     return min(factor / square, 1e30) if square > 1e-300 else 1e30
 
@@ -113,7 +113,7 @@ def lazy_number(given: Any, what: str, name: str) -> Any:
             raise ValueError(f"{name}: {what}={given!r} is not a number; pick an element first")
         return given.value
     if not par.is_number(given) or not 0 <= given < math.inf:
-        raise ValueError(f"{name}: {what}={given!r} is not a finite number from 0")
+        raise ValueError(f"{name}: {what}={given!r} is not a finite number of at least 0")
     return lazy(float(given))
 
 
@@ -196,7 +196,8 @@ def denoise_bilateral(
     window = _odd(volume, sizes, win_size, "win_size", name)
     if any(n > 1 and s == 0 for n, s in zip(window, sigmas, strict=True)):
         raise ValueError(
-            f"{name}: sigma_spatial={sigma_spatial!r} is 0 along an axis of the window"
+            f"{name}: sigma_spatial={sigma_spatial!r} is 0 along an axis where the window has "
+            "several voxels; give a positive number, or a window of 1 along this axis"
         )
     result = accumulator(volume.dtype)
     if not volume.size:

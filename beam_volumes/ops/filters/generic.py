@@ -64,7 +64,7 @@ def generic_filter(
     Raises
     ------
     %(errors)s
-        Also if numba cannot compile the function; the message contains the reason.
+        If numba cannot compile the function; the message contains the reason.
 
     See Also
     --------

@@ -91,7 +91,7 @@ def entropy(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given.
     TypeError
         If ``volume`` is neither a volume nor an array, or has an unsupported dtype.

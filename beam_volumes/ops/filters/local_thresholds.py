@@ -392,7 +392,7 @@ def denoise_wiener(
     """
     volume = as_volume(volume)
     if noise is not None and not (par.is_number(noise) and 0 <= noise < np.inf):
-        raise ValueError(f"denoise_wiener: noise={noise!r} is not a finite number from 0")
+        raise ValueError(f"denoise_wiener: noise={noise!r} is not a finite number of at least 0")
     sizes = _odd(volume, mysize, "mysize", "denoise_wiener")
     mean, variance, wide = _mean_and_variance(volume, sizes, "constant")
     power: Any = noise

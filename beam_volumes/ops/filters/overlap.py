@@ -122,7 +122,9 @@ def map_overlap(
     for d in par.per_axis(depth, chosen, 0, "depth"):
         pair = tuple(d) if isinstance(d, Sequence) else (d, d)
         if len(pair) != 2 or not all(isinstance(n, int | np.integer) and n >= 0 for n in pair):
-            raise ValueError(f"map_overlap: depth={depth!r} must consist of whole numbers from 0")
+            raise ValueError(
+                f"map_overlap: depth={depth!r} must consist of whole numbers of at least 0"
+            )
         par.not_too_long(max(pair), f"map_overlap: depth={depth!r}")
         halo.append((int(pair[0]), int(pair[1])))
     z, y, x = halo

@@ -79,7 +79,9 @@ class _Iterations:
     ) -> None:
         stage, weight = self.stage, float(values[0])
         if not 0 <= weight < np.inf:
-            raise ValueError(f"{stage.name}: weight={weight:g} is not a finite number from 0")
+            raise ValueError(
+                f"{stage.name}: weight={weight:g} is not a finite number of at least 0"
+            )
         tau, real = 1 / (2 * stage.ndim), stage.dtype.type
         steps = real(tau), real(tau / max(weight, 1e-30))
         stop = out.start[0] + out.depth + stage.updates
@@ -181,9 +183,7 @@ def denoise_tv_chambolle(
     name = "denoise_tv_chambolle"
     iterations = par.whole_number(max_num_iter, "max_num_iter", name)
     if iterations > MAX_ITERATIONS:
-        raise ValueError(
-            f"{name}: max_num_iter={max_num_iter}: there may be {MAX_ITERATIONS:,} at most"
-        )
+        raise ValueError(f"{name}: max_num_iter={max_num_iter}: the maximum is {MAX_ITERATIONS:,}")
     result = accumulator(volume.dtype)
     if not volume.size:
         return volume.astype(result)

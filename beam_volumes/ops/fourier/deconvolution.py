@@ -382,7 +382,7 @@ def _iterated(
     """Return the function of a block's shape, the extent of its kernel, and the context."""
     count = par.whole_number(iterations, "iterations", name)
     if count > MAX_ITERATIONS:
-        raise ValueError(f"{name}: iterations={count}: there may be {MAX_ITERATIONS:,} at most")
+        raise ValueError(f"{name}: iterations={count}: the maximum is {MAX_ITERATIONS:,}")
     if not (par.is_number(tv) and 0 <= tv <= MAX_TV):
         raise ValueError(f"{name}: tv={tv!r} is not a number from 0 to {MAX_TV}")
     kernel = _psf(volume, psf, name)

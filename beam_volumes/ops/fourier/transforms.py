@@ -200,10 +200,10 @@ def _transformed(volume: Volume, axes: Any, norm: str, name: str, inverse: bool)
 def _checked(volume: Volume, axes: Any, norm: Any, name: str) -> list[int]:
     """Return the chosen axes, in their order."""
     if norm not in _NORMS:
-        raise ValueError(f"{name}: norm={norm!r}; offered are {', '.join(map(repr, _NORMS))}")
+        raise ValueError(f"{name}: norm={norm!r}; use one of {', '.join(map(repr, _NORMS))}")
     chosen = par.axes_of(volume, axes, name)
     if not chosen:
-        raise ValueError(f"{name}: axes={axes!r} names no axis")
+        raise ValueError(f"{name}: axes={axes!r} contains no axis")
     return chosen
 
 
@@ -527,7 +527,7 @@ def fourier_gaussian(volume: Volume, sigma: float | str | Sequence[float | str])
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or the volume does not
+        If a parameter is out of range or does not have one entry for each axis. If the volume does not
         have the channels ``real`` and ``imag``.
     TypeError
         If ``volume`` is neither a volume nor an array.

@@ -146,7 +146,7 @@ class OnlyVoxel(Reduction):
 
 
 def _frame_number(frames: int) -> Value:
-    """Return the number of each frame, as a lazy number of each point in time."""
+    """Return the number of each frame, as a lazy number of each time point."""
     # One more, since an axis of one point is dropped when it is opened.
     numbers = np.arange(frames + 1, dtype=np.int64).reshape(-1, 1, 1, 1)
     (node,) = open_volume(numbers, axes="tzyx")[:frames].nodes
@@ -233,7 +233,7 @@ def apply_transforms(
     if not {1, 2} <= {*v.space.visible}:
         raise ValueError(f"{name}: the volume has the axes {', '.join(v.axes)}; y and x are needed")
     if mode not in _MODES:
-        raise ValueError(f"{name}: mode={mode!r} is not offered; use one of {', '.join(_MODES)}")
+        raise ValueError(f"{name}: mode={mode!r} is not available; use one of {', '.join(_MODES)}")
     axes = v.space.axes if is_movie else ("y", "x")
     count = v.space.times or v.grid_shape[0]
     each = "frames of the movie" if is_movie else "slices of the volume"

@@ -128,12 +128,12 @@ def fuse(
     first, count = opened[0], len(which)
     if blending not in BLENDINGS:
         raise ValueError(
-            f"fuse: blending={blending!r} is not offered; use one of {', '.join(BLENDINGS)}"
+            f"fuse: blending={blending!r} is not available; use one of {', '.join(BLENDINGS)}"
         )
     _check_dtype(first.dtype, order, blending)
     target = np.dtype(first.dtype if dtype is None else dtype)
     if target not in DTYPES or (target.itemsize == 8 and target.kind in "iu"):
-        raise TypeError(f"fuse: dtype={target} is not offered; use at most 32 bits, or float64")
+        raise TypeError(f"fuse: dtype={target} is not available; use at most 32 bits, or float64")
     space, of_tiles = _sizes(opened, which)
     if transforms is None:
         physical = True
@@ -188,7 +188,7 @@ def _alike(tiles: Sequence[Any]) -> tuple[list[Volume], np.ndarray]:
     first = opened[0]
     if first.space.times:
         raise ValueError(
-            "fuse: the tiles have an axis of time; fuse one point in time, as tile[0] of each"
+            "fuse: the tiles have a time axis; select one time point of each tile, such as tile[0]"
         )
     for k, v in zip(at, opened, strict=True):
         refuse_empty(v, "fuse")
@@ -231,11 +231,11 @@ def _check_scales(
 def _check_dtype(dtype: np.dtype, order: int, blending: str) -> None:
     if isinstance(order, bool) or order not in (0, 1):
         raise ValueError(
-            f"fuse: order={order!r} is not offered; use order=0 (the nearest voxel) or order=1 (linear)"
+            f"fuse: order={order!r} is not available; use order=0 (the nearest voxel) or order=1 (linear)"
         )
     if dtype.itemsize == 8 and dtype.kind in "iu":
         raise TypeError(
-            f"fuse: tiles of {dtype} are not offered, since float64 would round them; write them as "
+            f"fuse: tiles of {dtype} are not available, since float64 would round them; write them as "
             "32 bits first"
         )
     if dtype.kind == "b" and (order or blending not in ("first", "max")):

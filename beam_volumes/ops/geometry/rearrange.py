@@ -83,7 +83,7 @@ def pad(
         return v.map_channels(lambda node: periodic(node, (z, y, x)), space)
     if mode not in _PADDED:
         offered = ", ".join([*_PADDED, "wrap"])
-        raise ValueError(f"pad: mode={mode!r} is not offered; use one of {offered}")
+        raise ValueError(f"pad: mode={mode!r} is not available; use one of {offered}")
     if mode == "constant":
         constant_in(v.dtype, constant_values, "constant_values", "pad")
     shape = v.grid_shape
@@ -192,7 +192,7 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
     given = list(par.axes_of_space(v)[::-1] if axes is None else axes)
     first = len(v.space.leading)
     if first and len(given) == v.ndim and list(given[:first]) == list(range(first)):
-        given = given[first:]  # points in time and channels stay first
+        given = given[first:]  # time points and channels stay first
     chosen = par.axes_of(v, given, "transpose")
     if len(chosen) != len(v.space.axes):
         raise ValueError(
@@ -304,7 +304,9 @@ def _widths(volume: Volume, pad_width: Any) -> tuple[list[int], list[int]]:
             f"{len(volume.space.axes)} axes"
         ) from None
     if given.dtype.kind not in "iu" or (given < 0).any():
-        raise ValueError(f"pad: pad_width={pad_width!r} must consist of whole numbers from 0")
+        raise ValueError(
+            f"pad: pad_width={pad_width!r} must consist of whole numbers of at least 0"
+        )
     before, after = [0, 0, 0], [0, 0, 0]
     for axis, (b, a) in zip(volume.space.visible, pairs.tolist(), strict=True):
         before[axis], after[axis] = b, a

@@ -73,7 +73,7 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
         return _every(v, by)
     if method not in METHODS:
         raise ValueError(
-            f"downsample: method={method!r} is not offered; use one of {', '.join([*METHODS, 'stride'])}"
+            f"downsample: method={method!r} is not available; use one of {', '.join([*METHODS, 'stride'])}"
         )
     source = kernel_input(v)
     stage = Downsample("downsample", source.dtype, shape, grid, by, method)
@@ -190,7 +190,7 @@ def of_order(volume: Volume, order: int, name: str, maximum: int = 1) -> Volume:
     v = refuse_empty(as_volume(volume), name)
     if not par.is_whole(order) or not 0 <= order <= maximum:
         raise ValueError(
-            f"{name}: order={order!r} is not offered; use order=0 (the nearest voxel) or order=1 (linear)"
+            f"{name}: order={order!r} is not available; use order=0 (the nearest voxel) or order=1 (linear)"
             + (f", up to order={maximum} (splines)" if maximum > 1 else "")
         )
     if order and v.dtype == bool:

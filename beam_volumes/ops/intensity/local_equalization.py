@@ -225,10 +225,10 @@ def equalize_adapthist(
     given = default if kernel_size is None else kernel_size
     sizes = triple(par.whole_numbers(given, axes, 1, "kernel_size", 1, name))
     if not (par.is_number(clip_limit) and 0 <= clip_limit < math.inf):
-        raise ValueError(f"{name}: clip_limit={clip_limit!r} is not a finite number from 0")
+        raise ValueError(f"{name}: clip_limit={clip_limit!r} is not a finite number of at least 0")
     nbins = par.bins_of(nbins, "nbins", name)
     if nbins > kernels.LEVELS:
-        raise ValueError(f"{name}: nbins={nbins}: there may be {kernels.LEVELS} bins at most")
+        raise ValueError(f"{name}: nbins={nbins}: the maximum is {kernels.LEVELS} bins")
     tiling = Tiling(shape, sizes, nbins)
     if 4 * math.prod(tiling.counts) > LIMIT:
         raise ValueError(

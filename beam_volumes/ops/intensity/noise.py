@@ -134,7 +134,7 @@ def random_noise(
     how = _parameters(name, mode, given)
     if volume.space.times:
         raise ValueError(
-            f"{name}: a volume with points in time: all would have the same noise; choose one, v[0], and a "
+            f"{name}: a volume with time points: all would have the same noise; choose one, v[0], and a "
             "seed for each"
         )
     dtype = np.dtype(np.float32 if volume.dtype in (np.float16, np.float32) else np.float64)
@@ -179,11 +179,11 @@ def _parameters(name: str, mode: str, given: dict[str, Any]) -> dict[str, Any]:
             if not par.is_number(value) or not np.isfinite(value):
                 raise ValueError(f"{name}: {key}={value!r}: give a number")
             if key in ("var", "local_vars") and value < 0:
-                raise ValueError(f"{name}: {key}={value!r}: a variance is at least 0")
+                raise ValueError(f"{name}: {key}={value!r}: a variance must be at least 0")
             if key in ("amount", "salt_vs_pepper") and not 0 <= value <= 1:
-                raise ValueError(f"{name}: {key}={value!r}: a share is from 0 to 1")
+                raise ValueError(f"{name}: {key}={value!r}: a share must be from 0 to 1")
             if key == "peak" and value <= 0:
-                raise ValueError(f"{name}: peak={value!r}: a number of photons is above 0")
+                raise ValueError(f"{name}: peak={value!r}: a number of photons must be above 0")
         found[key] = value
     if mode == "uniform" and found["low"] > found["high"]:
         raise ValueError(f"{name}: low={found['low']!r} is above high={found['high']!r}")

@@ -128,7 +128,7 @@ def map_coordinates(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, the field does not
+        If a parameter is out of range or does not have one entry for each axis. If the field does not
         match the volume, or the volume has no voxels. On computation, if a position is NaN or too
         far away.
     TypeError

@@ -529,8 +529,8 @@ def _one_mode(mode: str, name: str) -> str:
         raise TypeError(f"{name}: mode={mode!r} is not a text; there is one mode for all axes")
     if mode == "wrap":
         raise ValueError(
-            f"{name}: mode='wrap' is not offered, because its period is a voxel shorter than the volume; use "
-            "mode='grid-wrap', which repeats the volume"
+            f"{name}: mode='wrap' is not available, because its period is a voxel shorter than the volume; "
+            "use mode='grid-wrap', which repeats the volume"
         )
     return par.modes_of(mode, (0, 1, 2), name)[0]
 

@@ -109,7 +109,7 @@ def label(
     if wanted is None:
         wanted = np.dtype(np.uint32 if mask.size < _UINT32_VOXELS else np.uint64)
     if wanted.kind not in "iu":
-        raise TypeError(f"label: dtype={dtype!r}: labels are integers")
+        raise TypeError(f"label: dtype={dtype!r}: labels must be integers")
     if not isinstance(connectivity, int) and np.ndim(connectivity):
         if structure is not None:
             raise TypeError("label: give the neighbours once, as structure=")

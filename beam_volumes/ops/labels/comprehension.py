@@ -171,7 +171,7 @@ def labeled_comprehension(
         )
     wanted = exact_array(index, f"{name}: index") if np.size(index) else np.empty(0, np.uint64)
     if wanted.dtype.kind not in "ui":
-        raise TypeError(f"{name}: index={index!r}: labels are integers")
+        raise TypeError(f"{name}: index={index!r}: labels must be integers")
     if wanted.size and wanted.min() < 1:
         raise ValueError(
             f"{name}: index has label {wanted.min()}: labels are above 0, the background"

@@ -277,7 +277,7 @@ def _put_together(
 ) -> Node:
     """Return the node of stitched labels from the labels of all tiles without overlap."""
     if rule not in RULES:
-        raise ValueError(f"{what}: stitch={rule!r}; offered are {', '.join(map(repr, RULES))}")
+        raise ValueError(f"{what}: stitch={rule!r}; use one of {', '.join(map(repr, RULES))}")
     if not par.is_number(threshold) or not 0 < threshold <= 1:
         raise ValueError(f"{what}: threshold={threshold!r}: give a number above 0 and up to 1")
     wanted = np.dtype(dtype) if dtype is not None else None
@@ -285,7 +285,7 @@ def _put_together(
         small = math.prod(tiling.shape) < _UINT32_VOXELS
         wanted = np.dtype(np.uint32 if small else np.uint64)
     if wanted.kind not in "iu":
-        raise TypeError(f"{what}: dtype={dtype!r}: labels are integers")
+        raise TypeError(f"{what}: dtype={dtype!r}: labels must be integers")
     if found.dtype.kind == "b":
         raise TypeError(f"{what}: blocks of bool: label them first")
     owned = _chosen(found, tiling, what, None)

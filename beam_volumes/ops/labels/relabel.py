@@ -93,7 +93,7 @@ def relabel(
     --------
     regionprops_table : measures regions, to select values.
     cut : returns lazy tables of labels and segments.
-    track : returns tables of labels and tracks for each point in time.
+    track : returns tables of labels and tracks for each time point.
 
     Notes
     -----
@@ -252,12 +252,12 @@ def by_table(
 def _by_point(
     labels: Volume, mapping: Any, columns: Sequence[str], *, missing: Any, dtype: DTypeLike | None
 ) -> Volume:
-    """Apply `relabel` with a mapping for each point in time."""
+    """Apply `relabel` with a mapping for each time point."""
     name, labels = "relabel", one_channel(labels)
     times = labels.space.times
     if not times:
         raise ValueError(
-            f"{name}: columns={tuple(columns)!r} has a column of points in time, and the labels have "
+            f"{name}: columns={tuple(columns)!r} has a column of time points, and the labels have "
             f"none; give columns={tuple(columns[1:])!r}"
         )
     table = as_table(mapping, columns, name, "mapping", whole=columns[:2])

@@ -102,7 +102,7 @@ def two_segmentations(
     for label in ignored:
         if not isinstance(label, int | np.integer) or not 0 <= label < 1 << 64:
             raise ValueError(
-                f"{name}: ignore_labels has {label!r}; labels are integers of at least 0"
+                f"{name}: ignore_labels has {label!r}; labels must be integers of at least 0"
             )
     return a, b, tuple(sorted(map(int, ignored)))
 

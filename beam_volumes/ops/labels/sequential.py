@@ -91,7 +91,7 @@ def relabel_sequential(
         last = first - 1 + min(limit, math.prod(labels.shape))
         to = to if last <= limit else np.min_scalar_type(min(last, 2**64 - 1))
     if to.kind not in "ui":
-        raise TypeError(f"{name}: dtype={dtype!r}; new labels are integers")
+        raise TypeError(f"{name}: dtype={dtype!r}; new labels must be integers")
     if first > np.iinfo(to).max:
         raise ValueError(f"{name}: offset={offset!r} does not fit {to}: give a wider dtype=")
     forward, inverse = (_ranks(labels, first, inverse, name) for inverse in (False, True))

@@ -1,4 +1,4 @@
-"""Tracks of objects through the points in time of a label volume."""
+"""Tracks of objects through the time points of a label volume."""
 
 from __future__ import annotations
 
@@ -146,10 +146,10 @@ Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class _Objects:
-    """The objects of all points in time, sorted by time and label."""
+    """The objects of all time points, sorted by time and label."""
 
     columns: dict[str, np.ndarray]
-    ends: np.ndarray  #: The first row of each point in time, and the number of rows.
+    ends: np.ndarray  #: The first row of each time point, and the number of rows.
 
     @classmethod
     def of(cls, rows: ComputedTable, times: int) -> _Objects:
@@ -157,7 +157,7 @@ class _Objects:
         return cls(columns, np.searchsorted(columns["t"], np.arange(times + 1)))
 
     def near(self, lag: int, maximum: float) -> Pairs:
-        """Return the pairs of objects within a distance, ``lag`` points in time apart."""
+        """Return the pairs of objects within a distance, ``lag`` time points apart."""
         centres = np.stack([v for c, v in self.columns.items() if c.startswith("centroid")], axis=1)
         found = []
         trees = [cKDTree(centres[a:b]) for a, b in pairwise(self.ends)]
@@ -176,7 +176,7 @@ class _Objects:
         return _joined(found)
 
     def overlaps(self, lag: int, shared: ComputedTable, minimum: float) -> Pairs:
-        """Return the pairs of objects with an intersection over union, ``lag`` points in time apart."""
+        """Return the pairs of objects with an intersection over union, ``lag`` time points apart."""
         t, one, other, count = (shared[c].to_numpy() for c in shared.column_names)
         kept = (one != 0) & (other != 0)
         t, one, other, count = t[kept], one[kept], other[kept], count[kept]
@@ -187,7 +187,7 @@ class _Objects:
         return a[kept], b[kept], 1 - iou[kept]
 
     def _rows(self, t: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return the rows of labels, which are sorted by their points in time."""
+        """Return the rows of labels, which are sorted by their time points."""
         found = []
         for k, (first, end) in enumerate(pairwise(self.ends)):
             wanted = labels[slice(*np.searchsorted(t, [k, k + 1]))]

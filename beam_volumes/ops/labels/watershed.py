@@ -138,7 +138,7 @@ def _divided(height: Any, markers: Any, mask: Any, connectivity: Any) -> Volume:
     height = one_channel(as_volume(height))
     if connectivity != 1 or isinstance(connectivity, bool):
         raise ValueError(
-            f"{name}: connectivity={connectivity!r}: only connectivity=1, across faces, is offered"
+            f"{name}: connectivity={connectivity!r}: only connectivity=1, across faces, is available"
         )
     if height.dtype.kind not in "buif" or height.dtype.itemsize > 8:
         raise TypeError(

@@ -300,7 +300,9 @@ class Var(Moments):
         count = state[0]
         self.some(count)
         if count <= self.ddof:
-            raise ValueError(f"{self.name} with ddof={self.ddof} of only {count} voxels")
+            raise ValueError(
+                f"{self.name} with ddof={self.ddof} needs more than {self.ddof} voxels, not {count}"
+            )
         return Fraction(*self.ratio(state))
 
     def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:

@@ -398,4 +398,4 @@ def along(whole: Fold, shape: Triple, kept: tuple[bool, bool, bool], axes: Seque
         return MomentsAlong(*common, kept, extent, whole)  # type: ignore[arg-type]
     if isinstance(whole, folds.Min | folds.Max):
         return ExtremeAlong(*common, kept, extent, isinstance(whole, folds.Max))  # type: ignore[arg-type]
-    raise TypeError(f"{whole.name} is not offered along axes")
+    raise TypeError(f"{whole.name} is not available along axes")

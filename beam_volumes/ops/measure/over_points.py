@@ -1,4 +1,4 @@
-"""Numbers across points in time, and reductions of the points of each voxel."""
+"""Numbers across time points, and reductions of the points of each voxel."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MAX_POINTS = 1000
 
 
 def check_across(name: str, across: str, parameters: Iterable[Value] = ()) -> None:
-    """Refuse an ``across`` that is not offered, or parameters that differ between points."""
+    """Refuse an ``across`` that is not available, or parameters that differ between points."""
     if across != "t":
-        raise ValueError(f"{name}: across={across!r}: only 't' is offered, for points in time")
+        raise ValueError(f"{name}: across={across!r}: only 't' is available, for time points")
     for value in parameters:
         if times_below([value]):
             raise ValueError(
-                f"{name}: across='t': the number {value.name} differs between points in time; compute it "
+                f"{name}: across='t': the number {value.name} differs between time points; compute it "
                 "with across='t', too"
             )
 
@@ -31,14 +31,14 @@ def check_across(name: str, across: str, parameters: Iterable[Value] = ()) -> No
 def over_points(
     whole: folds.Fold, volume: Volume, mask: Volume | None, channels_too: bool
 ) -> Volume:
-    """Reduce the points in time of each voxel, for each channel or for all channels together.
+    """Reduce the time points of each voxel, for each channel or for all channels together.
 
     Points are treated like channels, so the bits are the same as from `over_channels`.
     """
     times = volume.space.times
     if times > _MAX_POINTS:
         raise ValueError(
-            f"{whole.name}: axis='t': {times:,} points in time; up to {_MAX_POINTS} are reduced at once: "
+            f"{whole.name}: axis='t': {times:,} time points; up to {_MAX_POINTS} are reduced at once: "
             f"reduce v[:{_MAX_POINTS}] and so on, and those results, or give across='t' for one number"
         )
     if mask is not None:

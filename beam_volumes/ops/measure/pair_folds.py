@@ -65,7 +65,9 @@ class Covariance(Fold):
         n = state[0]
         aa, ab, bb = self.central(state)
         if n <= self.ddof:
-            raise ValueError(f"{self.name} with ddof={self.ddof} of only {n} voxels")
+            raise ValueError(
+                f"{self.name} with ddof={self.ddof} needs more than {self.ddof} voxels, not {n}"
+            )
         below = n * (n - self.ddof) << 2 * accumulate.unit(self.source)
         numbers = [rounded(Fraction(m, below), self.dtype) for m in (aa, ab, ab, bb)]
         return np.array(numbers, self.dtype).reshape(2, 2)

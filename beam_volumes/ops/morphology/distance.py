@@ -246,7 +246,7 @@ def distance_transform_cdt(
     mask = _foreground(mask)
     if return_indices:
         raise ValueError(
-            f"{name}: return_indices=True is not offered; distance_transform_edt offers it"
+            f"{name}: return_indices=True is not available; use distance_transform_edt"
         )
     chessboard = _is_chessboard(name, metric, len(mask.space.axes))
     if sum(mask.node.shape) >= int(kernels.FAR):
@@ -269,7 +269,7 @@ def _is_chessboard(name: str, metric: Any, ndim: int) -> bool:
             return False
     raise ValueError(
         f"{name}: metric={metric!r}: give a name, {', '.join(_METRICS)}, or one of the equivalent "
-        f"structures of {ndim} axes; others are not offered"
+        f"structures of {ndim} axes; others are not available"
     )
 
 

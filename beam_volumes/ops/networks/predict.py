@@ -134,7 +134,7 @@ def predict(
     ------
     ValueError
         If a parameter is out of range, or the network fails on a patch of noise, or returns numbers
-        that are not finite or an unexpected number of channels. Also if ``model`` is a PyTorch file
+        that are not finite or an unexpected number of channels. If ``model`` is a PyTorch file
         and ``options.trust_models`` is False, because such files can execute code.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``model`` cannot be run.
@@ -239,7 +239,7 @@ def _check_words(mode: str, blend: str, augment: str | None, device: str) -> Non
     ):
         if given not in offered:
             raise ValueError(
-                f"predict: {what}={given!r}; offered are {', '.join(map(repr, offered))}"
+                f"predict: {what}={given!r}; use one of {', '.join(map(repr, offered))}"
             )
 
 
@@ -263,7 +263,9 @@ def _contexts(given: Any, network: Model, axes: tuple[int, ...]) -> tuple[Triple
     for c in par.per_axis(given, axes, 0, "context", "predict"):
         pair = tuple(c) if isinstance(c, Sequence) else (c, c)
         if len(pair) != 2 or not all(par.is_whole(n) and n >= 0 for n in pair):
-            raise ValueError(f"predict: context={given!r} must consist of whole numbers from 0")
+            raise ValueError(
+                f"predict: context={given!r} must consist of whole numbers of at least 0"
+            )
         pairs.append(pair)
     before, after = zip(*pairs, strict=True)
     return triple(before), triple(after)

@@ -56,7 +56,7 @@ def _tried(model: Model, function: str, batch: int, channels: int, patch: Triple
         raise ValueError(f"{of}; it must return (batch, c, z, y, x) with as many patches")
     if any(n > m for n, m in zip(made.shape[2:], patch, strict=True)):
         raise ValueError(
-            f"{of}; a result with more voxels than the input is not offered: upsample it"
+            f"{of}; a result with more voxels than the input is not available: upsample it"
         )
     if made.dtype.kind not in "fiub":
         raise ValueError(f"{of}, of dtype {made.dtype}; it must return real numbers")

@@ -156,7 +156,7 @@ def voxel_sizes(volume: Volume, given: Any, what: str, name: str) -> tuple[float
             raise TypeError(f"{name}: {what}={given!r}: {size!r} is not a number")
         if not MIN_VOXEL_SIZE <= size <= MAX_VOXEL_SIZE:
             raise ValueError(
-                f"{name}: {what}={given!r}: a voxel size is above 0, from {MIN_VOXEL_SIZE} to "
+                f"{name}: {what}={given!r}: a voxel size must be above 0, from {MIN_VOXEL_SIZE} to "
                 f"{MAX_VOXEL_SIZE}; use a different unit"
             )
     z, y, x = map(float, sizes)
@@ -257,12 +257,12 @@ def modes_of(
     for m in result:
         if m in WRAPS and not wraps:
             raise ValueError(
-                f"{name}: {what}={m!r} is not offered; pad the volume with bv.pad(volume, width, 'wrap') "
+                f"{name}: {what}={m!r} is not available; pad the volume with bv.pad(volume, width, 'wrap') "
                 f"before, or use one of {', '.join(MODES)}"
             )
         if m not in (*MODES, *WRAPS):
             known = ", ".join((*MODES, *WRAPS) if wraps else MODES)
-            raise ValueError(f"{name}: {what}={m!r} is not known; offered are {known}")
+            raise ValueError(f"{name}: {what}={m!r} is not known; use one of {known}")
     z, y, x = ("wrap" if m in WRAPS else m for m in result)
     return (z, y, x)
 
@@ -280,7 +280,7 @@ def element(given: Any, what: str, name: str, infinite: bool = False) -> np.ndar
 
 def whole_number(value: Any, what: str, name: str, minimum: int = 1) -> int:
     if not is_whole(value) or value < minimum:
-        raise ValueError(f"{name}: {what}={value!r} is not a whole number from {minimum} on")
+        raise ValueError(f"{name}: {what}={value!r} is not a whole number of at least {minimum}")
     return int(value)
 
 
@@ -295,7 +295,7 @@ def positive(value: float, what: str, name: str) -> float:
 def bins_of(value: Any, what: str, name: str) -> int:
     number = whole_number(value, what, name)
     if number > MAX_BINS:
-        raise ValueError(f"{name}: {what}={value}: there may be {MAX_BINS} bins at most")
+        raise ValueError(f"{name}: {what}={value}: the maximum is {MAX_BINS} bins")
     return number
 
 
@@ -311,7 +311,7 @@ def whole_numbers(
     for n in result:
         if not is_whole(n) or n < minimum:
             raise ValueError(
-                f"{_of(function)}{name}={value!r}: {n!r} is not a whole number from {minimum} on"
+                f"{_of(function)}{name}={value!r}: {n!r} is not a whole number of at least {minimum}"
             )
     return [int(n) for n in result]
 

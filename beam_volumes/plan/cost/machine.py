@@ -168,7 +168,7 @@ def checked_count(name: str, number: int | None, default: int, minimum: int = 1)
     if number is None:
         return default
     if isinstance(number, bool) or not hasattr(number, "__index__") or number < minimum:
-        raise ValueError(f"{name}={number!r} is not a whole number from {minimum} on")
+        raise ValueError(f"{name}={number!r} is not a whole number of at least {minimum}")
     return operator.index(number)
 
 

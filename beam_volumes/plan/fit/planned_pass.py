@@ -33,12 +33,12 @@ class Pass:
     units_written: int
     limit_bytes: int = 0  #: Bytes that its surveys may keep of a slab.
     merge_limit_bytes: int = 0  #: Bytes that a step of their merges may hold.
-    #: The plan of each slab, if slabs are points in time: see `plan.points`.
+    #: The plan of each slab, if slabs are time points: see `plan.points`.
     point: Any = None
 
     @property
     def of_all_points(self) -> tuple[str, ...]:
-        """The numbers of all points in time together, if slabs are points in time."""
+        """The numbers of all time points together, if slabs are time points."""
         return ()
 
     @property

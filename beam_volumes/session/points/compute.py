@@ -1,4 +1,4 @@
-"""Compute a point in time as a separate run in the process of its slab."""
+"""Compute a time point as a separate run in the process of its slab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of outputs and tables that one point in time writes."""
+"""The parts of outputs and tables that one time point writes."""
 
 from __future__ import annotations
 

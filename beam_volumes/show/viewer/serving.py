@@ -108,7 +108,9 @@ def port_in_use(port: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(f"port={port}: {error.strerror}; choose another one, or 0 for any") from error
+        raise OSError(
+            f"port={port}: {error.strerror}; choose a different port, or 0 for any"
+        ) from error
 
 
 class _Http(ThreadingHTTPServer):

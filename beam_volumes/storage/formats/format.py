@@ -158,9 +158,7 @@ class OutputRequest:
     dtype: np.dtype  #: As stored
     space: Space
     options: Mapping[str, Any] = field(default_factory=dict)
-    parts: int = (
-        1  #: How many arrays of this shape there are: one for each channel and point in time.
-    )
+    parts: int = 1  #: How many arrays of this shape there are: one for each channel and time point.
 
     def option(self, name: str, default: Any = None) -> Any:
         return self.options.get(name, default)

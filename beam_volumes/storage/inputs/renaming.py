@@ -110,7 +110,7 @@ def _channels(space: Space, place: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def pointed(source: Source, index: Mapping[str, int | str]) -> Source:
-    """Select points in time and channels of a source."""
+    """Select time points and channels of a source."""
     for axis, at in index.items():
         if axis in AXES:
             raise ValueError(f"index={{{axis!r}: {at!r}}} with axes=: slice the volume instead")

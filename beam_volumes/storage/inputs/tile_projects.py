@@ -62,7 +62,7 @@ def read_xml(path: str) -> Element:
     except RefusedXml as error:
         raise ValueError(f"{path}: {error}") from None
     except (ElementTree.ParseError, ValueError) as error:
-        raise ValueError(f"{path} is no valid XML: {error}; restore it") from None
+        raise ValueError(f"{path} is not valid XML: {error}; restore it") from None
 
 
 def project_tiles(path: str, index: Mapping[str, Any]) -> list[ProjectTile]:
@@ -258,7 +258,7 @@ def _time(path: str, times: Sequence[str], index: Mapping[str, Any]) -> str:
         return times[0]
     if "t" not in index or str(index["t"]) not in times:
         raise ValueError(
-            f"{path} has the points in time {', '.join(times)}; choose one by index={{'t': ...}}"
+            f"{path} has the time points {', '.join(times)}; choose one by index={{'t': ...}}"
         )
     return str(index["t"])
 
@@ -519,7 +519,7 @@ def _files_of(path: str, where: str, stack: Element) -> list[str]:
             names = [name for name in names if re.fullmatch(pattern, name)]
         except re.error as error:
             raise ValueError(
-                f"{path}: IMG_REGEX={printable(pattern)!r} is no regular expression: {error}"
+                f"{path}: IMG_REGEX={printable(pattern)!r} is not a regular expression: {error}"
             ) from None
     else:
         names = [name for name in names if name.lower().endswith(SUFFIXES)]

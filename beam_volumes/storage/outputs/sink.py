@@ -414,7 +414,7 @@ def _leading_units(
         return ()
     if writer.channels == "none":
         raise ValueError(
-            f"{name}: {writer.name} stores one channel of one point in time, and the volume has "
+            f"{name}: {writer.name} stores one channel of one time point, and the volume has "
             f"{' x '.join(map(str, leading))}; select one, as v[0], or write .zarr or .ome.zarr"
         )
     units = (1,) * len(leading)
@@ -433,13 +433,13 @@ def _leading_units(
                 )
     if writer.channels == "together" and units[-1:] != leading[-1:] and space.has_channels:
         raise ValueError(
-            f"{name}: chunks of {units[-1]} channels; a chunk of {writer.name} holds all {leading[-1]}"
+            f"{name}: chunks of {units[-1]} channels; a chunk of {writer.name} must contain all {leading[-1]}"
         )
     if space.times and units[0] != 1:
-        raise ValueError(f"{name}: chunks of {units[0]} points in time; a chunk holds one")
+        raise ValueError(f"{name}: chunks of {units[0]} time points; a chunk can only contain one")
     if any(u not in (1, n) for u, n in zip(units, leading, strict=True)):
         raise ValueError(
-            f"{name}: chunks of {units[-1]} channels; a chunk holds one channel, or all {leading[-1]}"
+            f"{name}: chunks of {units[-1]} channels; a chunk must contain one channel, or all {leading[-1]}"
         )
     return units
 

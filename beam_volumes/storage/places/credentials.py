@@ -66,15 +66,15 @@ def refuse_variables(spec: Any, where: str) -> None:
     --------
     >>> refuse_variables({"headers": ["X-Key: ${HOME}"]}, "recipe.yaml:3")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: recipe.yaml:3: the header 'X-Key' names the environment variable HOME, ...
+    ValueError: recipe.yaml:3: the header 'X-Key' refers to the environment variable HOME, ...
     """
     for header in _headers(spec):
         match = _VARIABLE.search(header)
         if match is not None:
             raise ValueError(
-                f"{where}: the header {printable(header.partition(':')[0].strip())!r} names the environment "
-                f"variable {match[1]}, which is not sent to an address in a file; give the spec in Python, "
-                "or as an input on the command line"
+                f"{where}: the header {printable(header.partition(':')[0].strip())!r} refers to the "
+                f"environment variable {match[1]}, which is not sent to an address in a file; give the spec "
+                "in Python, or as an input on the command line"
             )
 
 

@@ -64,8 +64,8 @@ def check_path(header: str, path: str) -> None:
     """Refuse a file named by a header, unless it is in or below the header's folder."""
     if not (is_trusted("outside") or is_in_folder_of(header, path)):
         raise OutsideError(
-            f"{printable(header)} names the file {printable(os.path.abspath(path))}, which is outside its "
-            "folder; if you trust it, set beam_volumes.options.outside = True"
+            f"{printable(header)} refers to the file {printable(os.path.abspath(path))}, which is outside "
+            "its folder; if you trust it, set beam_volumes.options.outside = True"
         )
 
 
@@ -81,6 +81,6 @@ def check_key(group: str, key: str) -> None:
     parts = re.split(r"[/\\]", key)
     if ".." in parts or parts[0] == "" != key or "://" in key:
         raise OutsideError(
-            f"{printable(group)} names the array {printable(key)!r}, which is outside the group; open that "
-            "array by its own path"
+            f"{printable(group)} refers to the array {printable(key)!r}, which is outside the group; open "
+            "that array by its own path"
         )

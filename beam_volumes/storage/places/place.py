@@ -59,7 +59,7 @@ def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     if scheme in ("http", "https"):
         check_no_secrets(text)
         if not urlsplit(text).netloc:
-            raise ValueError(f"{text!r} is not a valid address: it names no server")
+            raise ValueError(f"{text!r} is not a valid address: it contains no server")
         try:
             return dict(ts.KvStore.Spec(text).to_json())
         except ValueError as error:

@@ -373,7 +373,7 @@ def position_along(
     """Return the position of an entry of ``index=`` along an axis, checked."""
     if isinstance(value, str):
         if axis != "c" or value not in channels:
-            known = f"channels: {', '.join(channels)}" if channels else "it names no channels"
+            known = f"channels: {', '.join(channels)}" if channels else "its channels have no names"
             raise ValueError(f"index={{{axis!r}: {value!r}}}: {name} has no such channel; {known}")
         return list(channels).index(value)
     position = int(value) + size if int(value) < 0 else int(value)

@@ -171,7 +171,7 @@ def _check(part: Source, first: Source) -> None:
         ("is of", part.dtype, first.dtype),
         ("has y, x", part.shape[1:], first.shape[1:]),
         ("has the axes", part.space.leading, first.space.leading),
-        ("has points in time or channels", part.leading, first.leading),
+        ("has time points or channels", part.leading, first.leading),
         ("has the channels", part.space.channels, first.space.channels),
     ):
         if value != wanted:

@@ -74,7 +74,7 @@ def as_halo(halo: HaloLike, axes: Sequence[str]) -> Halo:
         else:
             return (found["z"], found["y"], found["x"])
     raise ValueError(
-        f"halo={halo!r}: give a whole number from 0 on, or for each axis of {tuple(axes)} one or "
+        f"halo={halo!r}: give a whole number of at least 0, or for each axis of {tuple(axes)} one or "
         "(before, after)"
     )
 
@@ -87,14 +87,14 @@ def slab_grid(volume: Volume, depth: int, tile: Sequence[int] | None, halo: Halo
     """
     if volume.space.times:
         raise ValueError(
-            f"{volume!r}: slabs have one point in time; choose one, as v[0], or use Compute for all"
+            f"{volume!r}: slabs have one time point; choose one, as v[0], or use Compute for all"
         )
     shape = volume.node.shape
     wanted = (depth, *(shape[1:] if tile is None else tile))
     for n in wanted:
         if len(wanted) != 3 or not isinstance(n, int) or (n < 1 and n not in shape):
             raise ValueError(
-                f"depth={depth!r}, tile={tile!r}: give whole numbers from 1 on, tile=(y, x)"
+                f"depth={depth!r}, tile={tile!r}: give whole numbers of at least 1, tile=(y, x)"
             )
     z, y, x = (max(1, min(n, size)) for n, size in zip(wanted, shape, strict=True))
     if _bytes((z, y, x), halo, volume) > MAX_BYTES:

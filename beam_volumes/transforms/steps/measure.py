@@ -339,7 +339,7 @@ class _Measuring:
             )
         if self.any_labels and slab.data.dtype.kind not in "iu":
             raise ValueError(
-                f"it has dtype {slab.data.dtype}, and labels are integers: label it by LabelSlabs"
+                f"it has dtype {slab.data.dtype}, and labels must be integers: label it by LabelSlabs"
             )
         steps = []
         for step in program.steps:

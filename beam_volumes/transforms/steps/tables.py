@@ -59,7 +59,7 @@ class RegionTable(MeasureSlabs):
     ValueError
         If a property is unknown or needs ``intensity``, or `ReadSlabs` has a smaller halo than the
         properties need. In a worker, if slabs have a smaller halo, are masks, are missing or arrive
-        twice. Also if an intensity is NaN or infinite and ``nan="raise"``.
+        twice. If an intensity is NaN or infinite and ``nan="raise"``.
 
     See Also
     --------

@@ -198,7 +198,7 @@ def _forest(trained: Any, classes: int, name: str) -> tuple[list[_Tree], np.ndar
 def _boosted(trained: Any, classes: int, name: str) -> tuple[list[_Tree], np.ndarray]:
     """Return the trees of `HistGradientBoostingClassifier`, with a score of one class each."""
     if trained.is_categorical_ is not None and np.any(trained.is_categorical_):
-        raise ValueError(f"{name}: features are numbers; train without categorical_features=")
+        raise ValueError(f"{name}: features must be numbers; train without categorical_features=")
     start = np.zeros(classes)
     start[-trained.n_trees_per_iteration_ :] = np.ravel(trained._baseline_prediction)
     trees = []

@@ -369,7 +369,7 @@ class _Images:
     ) -> ComputedTable:
         if model not in MODELS:
             raise ValueError(
-                f"{self.name}: model={model!r} is not offered; use one of {', '.join(MODELS)}"
+                f"{self.name}: model={model!r} is not available; use one of {', '.join(MODELS)}"
             )
         self._check_method(method, model)
         reach = par.whole_number(neighbours, "neighbours", self.name)
@@ -407,7 +407,7 @@ class _Images:
     def _check_method(self, method: str, model: str) -> None:
         if method not in METHODS:
             raise ValueError(
-                f"{self.name}: method={method!r} is not offered; use one of {', '.join(METHODS)}"
+                f"{self.name}: method={method!r} is not available; use one of {', '.join(METHODS)}"
             )
         if method == "intensity":
             return

@@ -216,7 +216,7 @@ class TilePairs:
     ) -> TilePairs:
         if model not in MODELS:
             raise ValueError(
-                f"{name}: model={model!r} is not offered; use one of {', '.join(MODELS)}"
+                f"{name}: model={model!r} is not available; use one of {', '.join(MODELS)}"
             )
         opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
         if not opened:

@@ -121,7 +121,9 @@ def register(
         )
     size = shared_size(name, a, b).voxel_size or (1.0, 1.0, 1.0)
     if model not in MODELS:
-        raise ValueError(f"{name}: model={model!r} is not offered; use one of {', '.join(MODELS)}")
+        raise ValueError(
+            f"{name}: model={model!r} is not available; use one of {', '.join(MODELS)}"
+        )
     limit = None if max_shift is None else par.positive(max_shift, "max_shift", name)
     check_quality(min_quality, name)
     spacing = np.array([size[axis] for axis in a.space.visible])
@@ -245,7 +247,9 @@ def fit_transform(
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError(f"{name}: points must be finite numbers")
     if model not in MODELS:
-        raise ValueError(f"{name}: model={model!r} is not offered; use one of {', '.join(MODELS)}")
+        raise ValueError(
+            f"{name}: model={model!r} is not available; use one of {', '.join(MODELS)}"
+        )
     ndim = a.shape[1]
     minimum = {"translation": 1, "rigid": ndim, "affine": ndim + 1}[model]
     if len(a) < minimum:

@@ -312,7 +312,7 @@ class Lookup(Stage):
 
 @dataclass(frozen=True, eq=False)
 class LookupAtPoint(Stage):
-    """New values for labels, from a mapping for each point in time; the second input is its number."""
+    """New values for labels, from a mapping for each time point; the second input is its number."""
 
     points: tuple[Lookup, ...]
 

@@ -127,7 +127,7 @@ def _measured(
         return whole(volume, mask=inside if mask is None else inside & (as_volume(mask) != 0))
     wanted = exact_array(index, f"{name}: index") if np.size(index) else np.empty(0, np.uint64)
     if wanted.dtype.kind not in "ui":
-        raise TypeError(f"{name}: index={index!r}: labels are integers")
+        raise TypeError(f"{name}: index={index!r}: labels must be integers")
     if wanted.size and wanted.min() < 0:
         raise ValueError(f"{name}: index has label {wanted.min()}: labels are from 0")
     if labels.dtype.kind == "b":

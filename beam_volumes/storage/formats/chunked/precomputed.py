@@ -203,7 +203,7 @@ class Precomputed(WritableFormat):
     def check(self, d: Description) -> None:
         if "t" in d.space.leading:
             raise ValueError(
-                f"{d.name}: precomputed has no time, but the volume has {d.leading[0]} points in time; "
+                f"{d.name}: precomputed has no time, but the volume has {d.leading[0]} time points; "
                 "select one by v[0], or write .zarr or .ome.zarr"
             )
         counts = {"jpeg": (1, 3), "png": (1, 2, 3, 4)}.get(d.codec[0])

@@ -92,7 +92,7 @@ class Hdf5(NumberedUnits):
         if inside is not None:
             if request.dataset is not None:
                 raise ValueError(
-                    f"dataset={request.dataset!r}: {place.text} already names a dataset; give one of them"
+                    f"dataset={request.dataset!r}: {place.text} already contains a dataset; give one of them"
                 )
             request = replace(request, dataset=inside)
         missing = request.option("missing", "error")

@@ -200,7 +200,7 @@ def check_length(name: str, file: Spec, voxels: Voxels) -> None:
     name = printable(name)
     if not os.path.isfile(path):
         raise VolumeError(
-            f"{name} names the file {printable(path)}, which does not exist; restore it"
+            f"{name} refers to the file {printable(path)}, which does not exist; restore it"
         )
     shown = " x ".join(str(n) for n in sizes)
     if any(n < 1 for n in sizes):
@@ -374,7 +374,7 @@ def data_file(place: Place, named: str, several: str) -> Spec:
     path = named_file(place.local, named)
     if not os.path.isfile(path):
         raise VolumeError(
-            f"{printable(place.text)} names the file {printable(named)!r}, which does not exist; "
+            f"{printable(place.text)} refers to the file {printable(named)!r}, which does not exist; "
             "restore it, or correct the header"
         )
     return {**place.spec, "path": path}
@@ -383,6 +383,6 @@ def data_file(place: Place, named: str, several: str) -> Spec:
 def no_channels(d: Description) -> None:
     if "c" in d.space.leading:
         raise ValueError(
-            f"{d.name}: {d.format} stores points in time, but no channels; select one, as v.sel(c=0), or "
+            f"{d.name}: {d.format} stores time points, but no channels; select one, as v.sel(c=0), or "
             "write .zarr, .nrrd, .mha or .nii"
         )

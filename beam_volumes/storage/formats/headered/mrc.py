@@ -217,8 +217,8 @@ def _axes(head: _Header, name: str) -> tuple[list[str], list[int], tuple[str, ..
         sections = head.m[2]
         if head.n[2] % sections or head.axes != "xyz":
             raise VolumeError(
-                f"{name} declares volumes of {sections} sections, but {head.n[2]} sections are not a "
-                "multiple of it; correct mz or ispg in its header"
+                f"{name} declares volumes of {sections} sections, but {head.n[2]} is not a multiple "
+                f"of {sections}; correct mz or ispg in its header"
             )
         axes, sizes = ["t", *axes], [head.n[2] // sections, sections, *sizes[1:]]
     elif head.ispg == 0 and head.n[2] == 1:  # an image

@@ -232,7 +232,7 @@ class _Nifti(Headered):
         return _written(d)
 
     def write_unit(self, d: Description, cell: Triple, voxels: np.ndarray) -> None:
-        if len(d.leading) == 2:  # channels are slower than points in time
+        if len(d.leading) == 2:  # channels are slower than time points
             voxels = voxels.reshape((*d.leading_unit, *voxels.shape[-3:])).swapaxes(0, 1)
             d = replace(
                 d,
@@ -287,7 +287,7 @@ class _Zipped(WritableFormat):
 
         def content() -> Iterator[bytes]:
             yield gzip.compress(_written(d), mtime=0)
-            # The last axis of `np.ndindex` is fastest: points in time, not channels.
+            # The last axis of `np.ndindex` is fastest: time points, not channels.
             for at in np.ndindex(*d.leading[::-1]):
                 part = replace(d, at=at[::-1] or None)
                 for z in range(d.grid.counts[0]):
@@ -323,7 +323,7 @@ def _pair(path: str) -> tuple[str | None, str]:
             return None, path
         if head.is_pair:
             raise VolumeError(
-                f"{printable(header)} has no file of voxels, {stem[:-4]}.img; restore it"
+                f"{printable(header)}: its voxels are missing; restore {stem[:-4]}.img"
             )
         return header, header
     return header, voxels or path

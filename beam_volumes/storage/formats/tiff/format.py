@@ -248,7 +248,7 @@ class Companion:
         """The first TIFF file that exists."""
         places = [_sibling(self.place, e.attrib["FileName"]) for e in _files_named(self.root)]
         if not places:
-            raise damaged(self.place.text, "it names no TIFF file")
+            raise damaged(self.place.text, "it lists no TIFF file")
         for place in places:
             if place.local is None or os.path.isfile(place.local):
                 return place
@@ -281,7 +281,7 @@ class Companion:
         if named and place.text not in places:
             raise VolumeError(
                 f"{printable(self.place.text)} has the metadata of other files, and not of "
-                f"{printable(place.text)}; restore its own"
+                f"{printable(place.text)}; restore its own metadata"
             )
         for element, path in zip(named, places, strict=True):
             element.text = path
