@@ -26,6 +26,12 @@ def _profile() -> higher.Profile:
     return census
 
 
+def _explanation() -> higher.Explanation:
+    from beam_volumes.plan import explain
+
+    return explain
+
+
 def _notebook() -> higher.Notebook:
     from beam_volumes.show import notebook
 
@@ -35,4 +41,5 @@ def _notebook() -> higher.Notebook:
 higher.operations.provide(_operations)
 higher.driver.provide(_driver)
 higher.profile.provide(_profile)
+higher.explanation.provide(_explanation)
 higher.notebook.provide(_notebook)

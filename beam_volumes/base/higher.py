@@ -76,6 +76,13 @@ if TYPE_CHECKING:  # every import of the package loads this module
 
         def census(self, plan: Any, /) -> dict[str, str]: ...
 
+    class Explanation(Protocol):
+        """The text that describes a plan."""
+
+        def explained(
+            self, plan: Any, timed: bool, verbose: bool, census: dict[str, str], /
+        ) -> str: ...
+
     class Notebook(Protocol):
         """The display of volumes, plans and tables in notebooks."""
 
@@ -85,6 +92,7 @@ if TYPE_CHECKING:  # every import of the package loads this module
 operations: Provided[Operations] = Provided()
 driver: Provided[Driver] = Provided()
 profile: Provided[Profile] = Provided()
+explanation: Provided[Explanation] = Provided()
 notebook: Provided[Notebook] = Provided()
 
 

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from beam_volumes.base.geometry import NO_HALO
 from beam_volumes.base.text import counted, format_bytes, format_duration
@@ -15,13 +14,11 @@ from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.memory import MemoryItem
 from beam_volumes.plan.fit.advice import badly_cut, many_objects
 from beam_volumes.plan.fit.planned_pass import Pass, describe_patches, describe_places
+from beam_volumes.plan.plan import Plan
 from beam_volumes.storage.places.stored_size import sampled_bytes, stored_bytes
 from beam_volumes.sweep.device import DEVICE, HOST, is_transfer, name_of
 from beam_volumes.sweep.program import FoldEdge, Step, Surveyed
 from beam_volumes.sweep.schedule import Overlap
-
-if TYPE_CHECKING:
-    from beam_volumes.plan.plan import Plan
 
 _OVERLAPS = {
     Overlap(read_ahead=True, write_behind=True): "reading ahead and writing behind",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_volumes.base.higher import html_of, profile
+from beam_volumes.base.higher import explanation, html_of, profile
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.nodes import Value
 from beam_volumes.graph.scalar import Scalar
@@ -18,7 +18,6 @@ from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, Base
 from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, load
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
-from beam_volumes.plan.explain import explained
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.fit.seconds import run_seconds
 from beam_volumes.plan.picture import plan_svg
@@ -415,7 +414,7 @@ class Plan:
         pass 1: mean; 1 slab of 8 x 64 x 64, windows of 8 slices; ...
         """
         found = profile().census(self) if census else {}
-        return explained(self, timed, verbose or timed, found)
+        return explanation().explained(self, timed, verbose or timed, found)
 
     def visualize(self, path: str | os.PathLike[str] | None = None) -> str:
         """Draw the plan: passes from top to bottom, each with its sources, stages and outputs.
