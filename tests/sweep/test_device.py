@@ -259,7 +259,7 @@ def test_bench_shows_copies_and_devices_are_listed(tmp_path, monkeypatch, capsys
         assert main(["bench", "r.yaml", "--device", "cuda"]) == 0
         assert main(["info", "--machine"]) == 0
     shown = capsys.readouterr().out
-    assert cuda.launched and "copy median_filter from the device" in shown
+    assert cuda.launched and "copy m from the device" in shown
     assert "fake, 8.0 GiB of 8.0 GiB free, CUDA 13.0, driver for CUDA 13.1" in shown
 
 
