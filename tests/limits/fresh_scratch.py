@@ -187,6 +187,8 @@ def others(volume):
     yield bv.remove_small_holes(volume > 1, 9)
     yield from bv.hessian_matrix_eigvals(bv.hessian_matrix(volume.astype("f8")))
     yield bv.max(volume, axis=1)
+    yield bv.median(volume, axis=0)
+    yield bv.distance_transform_edt(volume > 1, max_distance=6)
 
 
 def named_results(dtype, names):

@@ -134,7 +134,8 @@ class GatheredAlong(Along):
     q: float | tuple[float, ...]
     line: int  #: Voxels per line.
 
-    copies: ClassVar[int] = 2
+    #: A part has its keys, two more arrays of them, and which of the voxels count.
+    copies: ClassVar[int] = 4
 
     cost = 20.0
 

@@ -164,9 +164,11 @@ class BoundedDistance(Stage):
         z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
         high, wide, reach = rows + 2 * y, cols + 2 * x, 2 * max(z, y, x) + 2
         voxels = (depth + 2 * z) * high * wide
-        # The joined mask, distances along z, a plane of squares and one of results, and scratch of
-        # the passes.
-        return 5 * voxels + 8 * (high + rows) * wide + 8 * (131 * high + 130 * reach + 5 * wide)
+        results = (4 if self.root else 8) * depth * rows * cols
+        # The joined mask, distances along z, which of them are far or the results, a plane of squares
+        # and one of distances, and scratch of the passes.
+        passes = 8 * (high + rows) * wide + 8 * (131 * high + 130 * reach + 5 * wide)
+        return 5 * voxels + max(depth * high * wide, results) + passes
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
