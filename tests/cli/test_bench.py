@@ -68,7 +68,7 @@ def test_every_stage_is_timed_and_nothing_is_left(recipe, command):
     names = {s.name for p in programs for s in p.steps if s.source is None}
     names |= {f.reduction.name for p in programs for f in p.folds}
     names |= {b.survey.name for p in programs for b in p.surveys}
-    assert {"gaussian_filter", "label", "threshold_otsu", "regionprops_table", "mean"} <= names
+    assert {"smooth", "label", "threshold_otsu", "regionprops_table", "mean"} <= names
     assert names | {"read slices", "everything else"} <= {name for name, *_ in rows}
     assert {"write cells.ome.zarr", "checksums of cells.ome.zarr"} <= {n for n, *_ in rows}
     passes = re.findall(r"^pass (\d)/(\d): 12 x 20 x 30 voxels", out, re.M)
