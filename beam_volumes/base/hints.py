@@ -257,19 +257,6 @@ _ROWS = (
     ("max_tree max_tree_local_maxima", _TREE),
     ("find_contours", "use `bv.outlines`, which traces labels, and objects of a mask"),
     # comparisons
-    (
-        "mean_squared_error peak_signal_noise_ratio normalized_root_mse",
-        "compute it from `bv.mean((v - w) ** 2)`, the mean of squares, of float volumes",
-    ),
-    (
-        "structural_similarity",
-        "compute it from local means and variances by `bv.uniform_filter` or `bv.gaussian_filter`",
-    ),
-    ("normalized_mutual_information", "compute it from the numbers of `bv.joint_histogram`"),
-    (
-        "hausdorff_distance",
-        "use `bv.max(bv.distance_transform_edt(~a), mask=b)` in both directions, and the larger number",
-    ),
     ("pearson_corr_coeff manders_overlap_coeff", "use `bv.correlation(v, w)`"),
     ("manders_coloc_coeff", "write `bv.sum(v, mask=mask) / bv.sum(v)`"),
     # other operations

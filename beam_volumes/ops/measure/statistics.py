@@ -18,7 +18,7 @@ from beam_volumes.ops.measure.reductions import Axis, fold, max, min, sum
 from beam_volumes.ops.parameters.docs import documented, documented_like
 
 
-def _pair(
+def pair(
     name: str, a: Volume, b: Volume, mask: Any, nan: str
 ) -> tuple[Volume, Volume, Any, np.dtype]:
     """Return two volumes of one grid, the mask where both are finite, and their promoted dtype."""
@@ -89,7 +89,7 @@ def covariance(
     array([[ 1. ,  2.5],
            [ 2.5, 13. ]])
     """
-    a, b, mask, dtype = _pair("covariance", a, b, mask, nan)
+    a, b, mask, dtype = pair("covariance", a, b, mask, nan)
     return fold(folds.Covariance.of(dtype, ddof), a, mask, others=(b,), across=across)
 
 
@@ -140,7 +140,7 @@ def correlation(
     >>> float(bv.correlation(a, 5.5 - a))
     -1.0
     """
-    a, b, mask, dtype = _pair("correlation", a, b, mask, nan)
+    a, b, mask, dtype = pair("correlation", a, b, mask, nan)
     return fold(folds.Correlation.of(dtype), a, mask, others=(b,), across=across)
 
 
@@ -203,7 +203,7 @@ def joint_histogram(
     (array([[1, 1],
            [0, 1]]), array([0., 2., 4.]))
     """
-    a, b, mask, dtype = _pair("joint_histogram", a, b, mask, nan)
+    a, b, mask, dtype = pair("joint_histogram", a, b, mask, nan)
     both = list(bins) if isinstance(bins, Sequence) else [bins, bins]
     whole = [isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0 for n in both]
     if len(both) != 2 or not builtins.all(whole):
