@@ -7389,6 +7389,59 @@ def h_minima(
     array([[0, 0, 0, 1, 0, 0, 0]], dtype=uint8)
     """
 
+def hausdorff_distance(
+    a: Volume,
+    b: Volume,
+    *,
+    method: str = 'standard',
+    sampling: float | Sequence[float] | str | None = None,
+) -> Scalar:
+    """Compute the Hausdorff distance of two masks: how far a voxel of one is from the other at most.
+
+    Parameters
+    ----------
+    a, b : Volume or numpy.ndarray
+        Masks of the same shape; nonzero voxels are foreground.
+    method : {"standard", "modified"}, default: "standard"
+        The largest distance of a voxel of one mask to the other mask, or the larger one of the two mean
+        distances, which depends less on outliers.
+    sampling : float, sequence of float or "voxel_size", optional
+        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
+        volume's, so distances are in its unit.
+
+    Returns
+    -------
+    Scalar
+        The lazy float64 distance: 0 if both masks are empty, and infinite if one is.
+
+    Raises
+    ------
+    ValueError
+        If shapes or axes differ, or a parameter is out of range.
+    TypeError
+        If ``a`` or ``b`` is neither a volume nor an array.
+
+    See Also
+    --------
+    distance_transform_edt : the distances.
+    boundary_scores : agreement of boundaries within a tolerance.
+
+    Notes
+    -----
+    The sweeps of two distance transforms, with float64 distances.
+
+    References
+    ----------
+    `skimage.metrics.hausdorff_distance`. Dubuisson, M.-P., & Jain, A. K. (1994). A modified Hausdorff
+    distance for object matching. ICPR, 566-568.
+
+    Examples
+    --------
+    >>> a = np.array([[1, 0, 0, 0, 0]], "u1")
+    >>> float(bv.hausdorff_distance(a, a[:, ::-1]))
+    4.0
+    """
+
 def hed2rgb(
     volume: Volume,
     *,
@@ -9385,6 +9438,68 @@ def mean(
     2.0
     """
 
+def mean_squared_error(
+    a: Volume,
+    b: Volume,
+    *,
+    mask: Volume | None = None,
+    nan: str = 'raise',
+    across: str | None = None,
+) -> Scalar:
+    """Compute the mean of the squared differences of two volumes.
+
+    Parameters
+    ----------
+    a : Volume or numpy.ndarray
+        The first volume.
+    b : Volume or numpy.ndarray
+        The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
+    mask : Volume, optional
+        Only voxels with a nonzero mask are included; all by default.
+    nan : {"raise", "omit"}, default: "raise"
+        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
+        ignored in both.
+    across : {"t"}, optional
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
+
+    Returns
+    -------
+    Scalar
+        The lazy float64 number. Differences are float32 if both volumes are float16 or float32, and
+        float64 otherwise.
+
+    Raises
+    ------
+    ValueError
+        If the shapes or axes of the volumes differ, or a parameter is out of range. On computation, if
+        an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
+    TypeError
+        If ``a`` or ``b`` is neither a volume nor an array.
+
+    See Also
+    --------
+    normalized_root_mse : its root, relative to the first volume.
+    peak_signal_noise_ratio : compares it with the range of the voxels.
+
+    Notes
+    -----
+    One sweep, which reads both volumes.
+
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
+
+    References
+    ----------
+    `skimage.metrics.mean_squared_error`.
+
+    Examples
+    --------
+    >>> image = np.array([[10, 20, 30]], "u1")
+    >>> float(bv.mean_squared_error(image, image + 2))
+    4.0
+    """
+
 def median(
     volume: Volume,
     axis: Axis = None,
@@ -10175,6 +10290,138 @@ def normalize_slices(
            [[  0, 255]]], dtype=uint8)
     """
 
+def normalized_mutual_information(
+    a: Volume,
+    b: Volume,
+    *,
+    bins: int | Sequence[int] = 100,
+    mask: Volume | None = None,
+    nan: str = 'raise',
+    across: str | None = None,
+) -> Scalar:
+    """Compute the normalized mutual information of two images from their joint histogram.
+
+    It is ``(H(a) + H(b)) / H(a, b)`` with the entropies H: from 1 for independent images to 2 for
+    images that determine each other. It compares images of different modalities.
+
+    Parameters
+    ----------
+    a : Volume or numpy.ndarray
+        The first volume.
+    b : Volume or numpy.ndarray
+        The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
+    bins : int or pair of int, default: 100
+        Number of equal bins for the values of ``a`` and of ``b``.
+    mask : Volume, optional
+        Only voxels with a nonzero mask are included; all by default.
+    nan : {"raise", "omit"}, default: "raise"
+        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
+        ignored in both.
+    across : {"t"}, optional
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
+
+    Returns
+    -------
+    Scalar
+        The lazy float64 number; NaN if both images are constant.
+
+    Raises
+    ------
+    ValueError
+        If the shapes or axes of the volumes differ, or a parameter is out of range. On computation, if
+        an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
+    TypeError
+        If ``a`` or ``b`` is neither a volume nor an array.
+
+    See Also
+    --------
+    joint_histogram : the counts of pairs of values.
+    correlation : compares images of one modality.
+
+    Notes
+    -----
+    Two sweeps, which read both volumes: the ranges and the histogram.
+
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
+
+    References
+    ----------
+    `skimage.metrics.normalized_mutual_information`. Studholme, C., Hill, D. L. G., & Hawkes, D. J.
+    (1999). An overlap invariant entropy measure of 3D medical image alignment. Pattern Recognition,
+    32, 71-86.
+
+    Examples
+    --------
+    >>> image = np.array([[1, 2, 3, 4]], "u1")
+    >>> round(float(bv.normalized_mutual_information(image, 255 - image)), 6)
+    2.0
+    """
+
+def normalized_root_mse(
+    image_true: Volume,
+    image_test: Volume,
+    *,
+    normalization: str = 'euclidean',
+    mask: Volume | None = None,
+    nan: str = 'raise',
+    across: str | None = None,
+) -> Scalar:
+    """Compute the root of the mean squared error, divided by a measure of the true image.
+
+    Parameters
+    ----------
+    image_true : Volume or numpy.ndarray
+        The true image.
+    image_test : Volume or numpy.ndarray
+        The image to compare, with the same shape and axes.
+    normalization : {"euclidean", "min-max", "mean"}, default: "euclidean"
+        The divisor: the root of the mean square of the true image, its range, or its mean.
+    mask : Volume, optional
+        Only voxels with a nonzero mask are included; all by default.
+    nan : {"raise", "omit"}, default: "raise"
+        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
+        ignored in both.
+    across : {"t"}, optional
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
+
+    Returns
+    -------
+    Scalar
+        The lazy float64 number; NaN or infinite if the divisor is 0.
+
+    Raises
+    ------
+    ValueError
+        If the shapes or axes of the volumes differ, or a parameter is out of range. On computation, if
+        an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
+    TypeError
+        If ``a`` or ``b`` is neither a volume nor an array.
+
+    See Also
+    --------
+    mean_squared_error : without root and divisor.
+
+    Notes
+    -----
+    One sweep, which reads both volumes.
+
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
+
+    References
+    ----------
+    `skimage.metrics.normalized_root_mse`.
+
+    Examples
+    --------
+    >>> image = np.array([[3, 4]], "u1")
+    >>> float(bv.normalized_root_mse(image, image + 1, normalization="min-max"))
+    1.0
+    """
+
 def open(
     path: Any,
     *,
@@ -10568,6 +10815,73 @@ def peak_local_max(
            [3, 4]])
     >>> bv.peak_local_max(image, min_distance=2)["x"]
     array([2])
+    """
+
+def peak_signal_noise_ratio(
+    image_true: Volume,
+    image_test: Volume,
+    *,
+    data_range: float | Scalar | None = None,
+    mask: Volume | None = None,
+    nan: str = 'raise',
+    across: str | None = None,
+) -> Scalar:
+    """Compute the ratio of the squared range of an image to the mean squared error, in decibels.
+
+    Parameters
+    ----------
+    image_true : Volume or numpy.ndarray
+        The true image.
+    image_test : Volume or numpy.ndarray
+        The image to compare, with the same shape and axes.
+    data_range : float or Scalar, optional
+        The difference of the largest and the smallest possible voxel, for example
+        ``bv.max(v) - bv.min(v)``. By default that of the dtype for bool and unsigned integers. It is
+        required for other dtypes.
+    mask : Volume, optional
+        Only voxels with a nonzero mask are included; all by default.
+    nan : {"raise", "omit"}, default: "raise"
+        Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
+        ignored in both.
+    across : {"t"}, optional
+        Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
+        time point has its own number. A volume without a time axis has one number in both cases.
+
+    Returns
+    -------
+    Scalar
+        The lazy float64 number in decibels; infinite for equal images.
+
+    Raises
+    ------
+    ValueError
+        If the shapes or axes of the volumes differ, or a parameter is out of range. On computation, if
+        an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
+    TypeError
+        If ``a`` or ``b`` is neither a volume nor an array.
+
+    See Also
+    --------
+    mean_squared_error : without the range.
+    structural_similarity : compares neighbourhoods.
+
+    Notes
+    -----
+    One sweep, which reads both volumes.
+
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
+
+    References
+    ----------
+    `skimage.metrics.peak_signal_noise_ratio`, which derives the range of signed integers and floats
+    from their smallest voxel.
+
+    Examples
+    --------
+    >>> image = np.array([[10, 20, 30]], "u1")
+    >>> round(float(bv.peak_signal_noise_ratio(image, image + 1)), 2)
+    48.13
     """
 
 def percentile(
@@ -13883,6 +14197,174 @@ def stitch(
     >>> left, right = np.array([[5, 0, 7, 7]], "u8"), np.array([[3, 3, 3, 0, 5]], "u8")
     >>> np.asarray(bv.stitch([[left, right[:, :4]]], overlap=(0, 2)))
     array([[1, 0, 2, 2, 2, 0]], dtype=uint32)
+    """
+
+@overload
+def structural_similarity(
+    a: Volume,
+    b: Volume,
+    *,
+    win_size: int | Sequence[int] | None = None,
+    data_range: float | Scalar | None = None,
+    gaussian_weights: bool = False,
+    sigma: float | Sequence[float] = 1.5,
+    use_sample_covariance: bool = True,
+    K1: float = 0.01,
+    K2: float = 0.03,
+    full: Literal[False] = False,
+) -> Scalar:
+    """Compute the mean structural similarity (SSIM) of two images, and optionally its map.
+
+    Parameters
+    ----------
+    a : Volume or numpy.ndarray
+        The first volume.
+    b : Volume or numpy.ndarray
+        The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
+    win_size : int or sequence of int, optional
+        Extent of the window in voxels, an odd number from 3; one for all axes or one for each.
+        7 by default. With ``gaussian_weights`` it follows from ``sigma``.
+    data_range : float or Scalar, optional
+        The difference of the largest and the smallest possible voxel, for example
+        ``bv.max(v) - bv.min(v)``. By default that of the dtype for bool and unsigned integers. It is
+        required for other dtypes.
+    gaussian_weights : bool, default: False
+        Whether to weigh the window by a Gaussian of standard deviation ``sigma``. Together with
+        ``use_sample_covariance=False`` this is the method of Wang et al.
+    sigma : float or sequence of float, default: 1.5
+        Standard deviation of the Gaussian in voxels; one for all axes or one for each.
+    use_sample_covariance : bool, default: True
+        Whether to divide covariances by N - 1 instead of N, the number of voxels of the window.
+    K1 : float, default: 0.01
+        Keeps the quotient stable where means are small: its product with ``data_range`` is squared
+        and added.
+    K2 : float, default: 0.03
+        The same for small variances.
+    full : bool, default: False
+        Whether to also return the map of similarities.
+
+    Returns
+    -------
+    similarity : Scalar
+        The lazy float64 mean over all voxels whose window is inside the volume.
+    map : Volume
+        With ``full=True``: the similarity of each voxel, float32 if both volumes are float16 or
+        float32, and float64 otherwise.
+
+    Raises
+    ------
+    ValueError
+        If the shapes or axes of the volumes differ, the window is larger than the volume, or a
+        parameter is out of range. On computation, if a voxel is NaN or infinite.
+    TypeError
+        If ``a`` or ``b`` is neither a volume nor an array.
+
+    See Also
+    --------
+    peak_signal_noise_ratio : compares voxels by themselves.
+
+    Notes
+    -----
+    One sweep, which reads both volumes. The halo is half the window.
+
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
+
+    References
+    ----------
+    `skimage.metrics.structural_similarity`. Wang, Z., Bovik, A. C., Sheikh, H. R., & Simoncelli,
+    E. P. (2004). Image quality assessment: from error visibility to structural similarity. IEEE
+    Transactions on Image Processing, 13, 600-612.
+
+    Examples
+    --------
+    >>> image = np.arange(64.0).reshape(8, 8)
+    >>> float(bv.structural_similarity(image, image, data_range=63))
+    1.0
+    """
+
+@overload
+def structural_similarity(
+    a: Volume,
+    b: Volume,
+    *,
+    win_size: int | Sequence[int] | None = None,
+    data_range: float | Scalar | None = None,
+    gaussian_weights: bool = False,
+    sigma: float | Sequence[float] = 1.5,
+    use_sample_covariance: bool = True,
+    K1: float = 0.01,
+    K2: float = 0.03,
+    full: Literal[True],
+) -> tuple[Scalar, Volume]:
+    """Compute the mean structural similarity (SSIM) of two images, and optionally its map.
+
+    Parameters
+    ----------
+    a : Volume or numpy.ndarray
+        The first volume.
+    b : Volume or numpy.ndarray
+        The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
+    win_size : int or sequence of int, optional
+        Extent of the window in voxels, an odd number from 3; one for all axes or one for each.
+        7 by default. With ``gaussian_weights`` it follows from ``sigma``.
+    data_range : float or Scalar, optional
+        The difference of the largest and the smallest possible voxel, for example
+        ``bv.max(v) - bv.min(v)``. By default that of the dtype for bool and unsigned integers. It is
+        required for other dtypes.
+    gaussian_weights : bool, default: False
+        Whether to weigh the window by a Gaussian of standard deviation ``sigma``. Together with
+        ``use_sample_covariance=False`` this is the method of Wang et al.
+    sigma : float or sequence of float, default: 1.5
+        Standard deviation of the Gaussian in voxels; one for all axes or one for each.
+    use_sample_covariance : bool, default: True
+        Whether to divide covariances by N - 1 instead of N, the number of voxels of the window.
+    K1 : float, default: 0.01
+        Keeps the quotient stable where means are small: its product with ``data_range`` is squared
+        and added.
+    K2 : float, default: 0.03
+        The same for small variances.
+    full : bool, default: False
+        Whether to also return the map of similarities.
+
+    Returns
+    -------
+    similarity : Scalar
+        The lazy float64 mean over all voxels whose window is inside the volume.
+    map : Volume
+        With ``full=True``: the similarity of each voxel, float32 if both volumes are float16 or
+        float32, and float64 otherwise.
+
+    Raises
+    ------
+    ValueError
+        If the shapes or axes of the volumes differ, the window is larger than the volume, or a
+        parameter is out of range. On computation, if a voxel is NaN or infinite.
+    TypeError
+        If ``a`` or ``b`` is neither a volume nor an array.
+
+    See Also
+    --------
+    peak_signal_noise_ratio : compares voxels by themselves.
+
+    Notes
+    -----
+    One sweep, which reads both volumes. The halo is half the window.
+
+    Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
+    division into slabs.
+
+    References
+    ----------
+    `skimage.metrics.structural_similarity`. Wang, Z., Bovik, A. C., Sheikh, H. R., & Simoncelli,
+    E. P. (2004). Image quality assessment: from error visibility to structural similarity. IEEE
+    Transactions on Image Processing, 13, 600-612.
+
+    Examples
+    --------
+    >>> image = np.arange(64.0).reshape(8, 8)
+    >>> float(bv.structural_similarity(image, image, data_range=63))
+    1.0
     """
 
 def structure_tensor(

@@ -119,6 +119,13 @@ FUNCTIONS = [
     ("extrema minimum_position maximum_position center_of_mass", "scipy", "number", "1"),
     ("profile_line", "scikit-image", "table", "1, of boxes along the line"),
     ("covariance correlation", "exact sums, numpy", "number", "1"),
+    (
+        "mean_squared_error normalized_root_mse peak_signal_noise_ratio structural_similarity",
+        "scikit-image",
+        "number",
+        "1",
+    ),
+    ("normalized_mutual_information hausdorff_distance", "scikit-image", "number", "2"),
     ("histogram joint_histogram", "numpy", "number", "1; 2 without `range=`"),
     ("estimate_sigma", "PyWavelets' db2 in numpy", "number", "2; 4 for float64 and integers of 32 and 64 bits"),
     ("percentile median", "numpy, `array_equal`; labels scipy", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` 1 for short lines, otherwise one for each 8 bits"),

@@ -129,6 +129,7 @@ OTHERS = {
     "fuse": lambda: bv.fuse([V, V], [(0, 0, 0), (0, 0, 5)]),
     "gabor": lambda: first(bv.gabor(V, 0.25)),
     "irfftn": lambda: bv.irfftn(SPECTRUM),
+    "hausdorff_distance": lambda: bv.hausdorff_distance(M, V > 99),
     "hed2rgb": lambda: bv.hed2rgb(RGB),
     "hessian_matrix": lambda: first(bv.hessian_matrix(V)),
     "hessian_matrix_eigvals": lambda: first(bv.hessian_matrix_eigvals(bv.hessian_matrix(V))),
@@ -145,7 +146,11 @@ OTHERS = {
     "map_overlap": lambda: bv.map_overlap(np.abs, V, name="n", version=1),
     "mark_boundaries": lambda: bv.mark_boundaries(V, LABELS),
     "meshes": lambda: bv.meshes(LABELS, "meshes"),
+    "mean_squared_error": lambda: bv.mean_squared_error(V, F),
+    "normalized_mutual_information": lambda: bv.normalized_mutual_information(V, F),
+    "normalized_root_mse": lambda: bv.normalized_root_mse(V, F),
     "outlines": lambda: bv.outlines(LABELS[0]),
+    "peak_signal_noise_ratio": lambda: bv.peak_signal_noise_ratio(V, F),
     "power": lambda: bv.power(F, 0.3),
     "predict": lambda: bv.predict(V, network, patch=4, context=0, name="n", version=1),
     "random_noise": lambda: bv.random_noise(V, seed=1),
@@ -164,6 +169,7 @@ OTHERS = {
     "segment_iou": lambda: bv.segment_iou(LABELS, LABELS),
     "separate_stains": lambda: bv.separate_stains(RGB, np.eye(3)),
     "stitch": lambda: bv.stitch([[[LABELS, LABELS]]], overlap=2),
+    "structural_similarity": lambda: bv.structural_similarity(V, F, win_size=3, data_range=99),
     "structure_tensor": lambda: first(bv.structure_tensor(V)),
     "structure_tensor_eigenvalues": lambda: first(
         bv.structure_tensor_eigenvalues(bv.structure_tensor(V))

@@ -269,8 +269,11 @@ def structural_similarity(
         Standard deviation of the Gaussian in voxels; one for all axes or one for each.
     use_sample_covariance : bool, default: True
         Whether to divide covariances by N - 1 instead of N, the number of voxels of the window.
-    K1, K2 : float, default: 0.01, 0.03
-        Constants that keep the quotient stable where means or variances are small.
+    K1 : float, default: 0.01
+        Keeps the quotient stable where means are small: its product with ``data_range`` is squared
+        and added.
+    K2 : float, default: 0.03
+        The same for small variances.
     full : bool, default: False
         Whether to also return the map of similarities.
 
