@@ -84,4 +84,4 @@ steps:
 
 def test_a_line_of_words_has_no_tables(affinities, capsys):
     assert main(["chain", "truth.zarr", "cut", "2", "-o", "x.parquet"]) == 2
-    assert "cut: takes a table" in capsys.readouterr().err
+    assert "cut: accepts a table" in capsys.readouterr().err

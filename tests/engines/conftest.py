@@ -262,11 +262,17 @@ def on_cluster(cluster: Cluster) -> Engine:
 
 #: What starts each engine, and the name of the fixture of one that is there already.
 ENGINES = [in_memory, in_memory_2, multi_processing, prism, flink_embedded, "flink_standalone"]
+#: Engines of their own: the others are these with other workers, and start processes for each job.
+DISTINCT = [in_memory, prism, "flink_standalone"]
 
 
-@pytest.fixture(
-    scope="session", params=ENGINES, ids=lambda e: e if isinstance(e, str) else e.__name__
-)
+def on_engines(engines: list[Any]) -> pytest.MarkDecorator:
+    """Run a test on some engines."""
+    ids = [e if isinstance(e, str) else e.__name__ for e in engines]
+    return pytest.mark.parametrize("engine", engines, ids=ids, indirect=True)
+
+
+@pytest.fixture(scope="session")
 def engine(request, tmp_path_factory):
     if isinstance(request.param, str):
         yield request.getfixturevalue(request.param)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import beam_volumes as bv
+from tests.engines.conftest import DISTINCT, ENGINES, flink_embedded, on_engines, prism
 from tests.ops.networks.conftest import unet
 from tests.transforms.trees import chunk_files, membranes, stored
 from tests.waiting import PATIENCE
@@ -126,22 +127,23 @@ def expected(em, tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize(
-    ("work", "first"),
-    [
-        (filters, "chain"),
-        (components, "labels"),
-        (points, "smooth"),
-        (network, "valid"),
-        (tiles, "tiles"),
-    ],
-)
+@on_engines(ENGINES)
+@pytest.mark.parametrize(("work", "first"), [(filters, "chain"), (components, "labels")])
 def test_every_engine_gives_the_same_bytes(engine, work, first, em, expected, tmp_path):
     job, how = engine.job(work.__name__)
     assert work(em, tmp_path, **how) == expected[work.__name__]
     engine.ran(job, tmp_path / f"{first}.zarr")
 
 
+@on_engines(DISTINCT)
+@pytest.mark.parametrize(
+    ("work", "first"), [(points, "smooth"), (network, "valid"), (tiles, "tiles")]
+)
+def test_more_programs_give_the_same_bytes(engine, work, first, em, expected, tmp_path):
+    test_every_engine_gives_the_same_bytes(engine, work, first, em, expected, tmp_path)
+
+
+@on_engines([prism, flink_embedded])
 def test_errors_in_workers_arrive_as_they_were_raised(engine, tmp_path):
     v = stored(tmp_path, membranes(), chunks=(5, 24, 28), codec="zstd")
     (tmp_path / "in.zarr" / "c" / "2" / "0" / "0").write_bytes(b"junk")
@@ -151,6 +153,7 @@ def test_errors_in_workers_arrive_as_they_were_raised(engine, tmp_path):
         assert noise not in str(caught.value)
 
 
+@on_engines(DISTINCT)
 def test_a_recipe_runs_anywhere_by_flags(engine, em, tmp_path):
     """``beam-volumes run RECIPE --runner ...``, with Beam's own options behind it."""
     recipe = {

@@ -169,7 +169,7 @@ def test_lengths_with_units():
         (lambda v: bv.gaussian_filter(v, 1, axes=(1, -2)), "twice"),
         (lambda v: bv.median_filter(v), "size= or footprint="),
         (lambda v: bv.median_filter(v, 3, np.ones((3, 3, 3))), "not both"),
-        (lambda v: bv.median_filter(v, 0), "from 1 on"),
+        (lambda v: bv.median_filter(v, 0), "whole number of at least 1"),
         (lambda v: bv.median_filter(v, 2.5), "whole number"),
         (lambda v: bv.minimum_filter(v, 3, origin=2), "origin"),
         (lambda v: bv.minimum_filter(v, 3, mode="constant", cval=2.5), "cval"),
