@@ -10836,8 +10836,8 @@ def peak_signal_noise_ratio(
         The image to compare, with the same shape and axes.
     data_range : float or Scalar, optional
         The difference of the largest and the smallest possible voxel, for example
-        ``bv.max(v) - bv.min(v)``. By default that of the dtype for bool and unsigned integers. It is
-        required for other dtypes.
+        ``bv.max(v) - bv.min(v)``. By default, the range of the dtype for bool and unsigned integers.
+        Other dtypes need it.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
@@ -14226,8 +14226,8 @@ def structural_similarity(
         7 by default. With ``gaussian_weights`` it follows from ``sigma``.
     data_range : float or Scalar, optional
         The difference of the largest and the smallest possible voxel, for example
-        ``bv.max(v) - bv.min(v)``. By default that of the dtype for bool and unsigned integers. It is
-        required for other dtypes.
+        ``bv.max(v) - bv.min(v)``. By default, the range of the dtype for bool and unsigned integers.
+        Other dtypes need it.
     gaussian_weights : bool, default: False
         Whether to weigh the window by a Gaussian of standard deviation ``sigma``. Together with
         ``use_sample_covariance=False`` this is the method of Wang et al.
@@ -14246,7 +14246,7 @@ def structural_similarity(
     Returns
     -------
     similarity : Scalar
-        The lazy float64 mean over all voxels whose window is inside the volume.
+        The lazy float64 mean over all voxels with a window inside the volume.
     map : Volume
         With ``full=True``: the similarity of each voxel, float32 if both volumes are float16 or
         float32, and float64 otherwise.
@@ -14310,8 +14310,8 @@ def structural_similarity(
         7 by default. With ``gaussian_weights`` it follows from ``sigma``.
     data_range : float or Scalar, optional
         The difference of the largest and the smallest possible voxel, for example
-        ``bv.max(v) - bv.min(v)``. By default that of the dtype for bool and unsigned integers. It is
-        required for other dtypes.
+        ``bv.max(v) - bv.min(v)``. By default, the range of the dtype for bool and unsigned integers.
+        Other dtypes need it.
     gaussian_weights : bool, default: False
         Whether to weigh the window by a Gaussian of standard deviation ``sigma``. Together with
         ``use_sample_covariance=False`` this is the method of Wang et al.
@@ -14330,7 +14330,7 @@ def structural_similarity(
     Returns
     -------
     similarity : Scalar
-        The lazy float64 mean over all voxels whose window is inside the volume.
+        The lazy float64 mean over all voxels with a window inside the volume.
     map : Volume
         With ``full=True``: the similarity of each voxel, float32 if both volumes are float16 or
         float32, and float64 otherwise.

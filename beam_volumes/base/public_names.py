@@ -105,16 +105,16 @@ PUBLIC_NAMES = {
         "center_of_mass extrema histogram max maximum_position mean median min "
         "minimum_position std sum variance"
     ),
-    "ops.measure.comparisons": (
-        "hausdorff_distance mean_squared_error normalized_mutual_information normalized_root_mse "
-        "peak_signal_noise_ratio structural_similarity"
-    ),
     "ops.measure.distributions": "percentile",
     "ops.measure.places": "argmax argmin",
     "ops.measure.statistics": "all any correlation count_nonzero covariance joint_histogram",
     "ops.measure.thresholds": (
         "threshold_isodata threshold_li threshold_minimum threshold_moments "
         "threshold_multiotsu threshold_otsu threshold_triangle threshold_yen"
+    ),
+    "ops.metrics": (
+        "hausdorff_distance mean_squared_error normalized_mutual_information normalized_root_mse "
+        "peak_signal_noise_ratio structural_similarity"
     ),
     "ops.morphology.basic": (
         "binary_closing binary_dilation binary_erosion binary_opening grey_closing "

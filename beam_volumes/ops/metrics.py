@@ -165,8 +165,8 @@ def peak_signal_noise_ratio(
         The image to compare, with the same shape and axes.
     data_range : float or Scalar, optional
         The difference of the largest and the smallest possible voxel, for example
-        ``bv.max(v) - bv.min(v)``. By default that of the dtype for bool and unsigned integers. It is
-        required for other dtypes.
+        ``bv.max(v) - bv.min(v)``. By default, the range of the dtype for bool and unsigned integers.
+        Other dtypes need it.
     %(where)s
     %(pair_nan)s
     %(across)s
@@ -260,8 +260,8 @@ def structural_similarity(
         7 by default. With ``gaussian_weights`` it follows from ``sigma``.
     data_range : float or Scalar, optional
         The difference of the largest and the smallest possible voxel, for example
-        ``bv.max(v) - bv.min(v)``. By default that of the dtype for bool and unsigned integers. It is
-        required for other dtypes.
+        ``bv.max(v) - bv.min(v)``. By default, the range of the dtype for bool and unsigned integers.
+        Other dtypes need it.
     gaussian_weights : bool, default: False
         Whether to weigh the window by a Gaussian of standard deviation ``sigma``. Together with
         ``use_sample_covariance=False`` this is the method of Wang et al.
@@ -280,7 +280,7 @@ def structural_similarity(
     Returns
     -------
     similarity : Scalar
-        The lazy float64 mean over all voxels whose window is inside the volume.
+        The lazy float64 mean over all voxels with a window inside the volume.
     map : Volume
         With ``full=True``: the similarity of each voxel, float32 if both volumes are float16 or
         float32, and float64 otherwise.
@@ -522,7 +522,7 @@ def _squared_error(
 
 
 def _data_range(name: str, dtype: np.dtype, given: Any) -> Any:
-    """Return the range of voxels: a given one, or that of a dtype without negative values."""
+    """Return the range of voxels: the given range, or the range of a dtype without negative values."""
     if given is not None:
         if not isinstance(given, Scalar) and not (
             isinstance(given, int | float | np.number) and 0 < given < np.inf
@@ -531,8 +531,8 @@ def _data_range(name: str, dtype: np.dtype, given: Any) -> Any:
         return given
     if dtype.kind not in "bu":
         raise ValueError(
-            f"{name}: data_range is needed for {dtype}, whose range is larger than that of images; "
-            "for example data_range=bv.max(v) - bv.min(v)"
+            f"{name}: give data_range for {dtype} images, for example "
+            "data_range=bv.max(v) - bv.min(v)"
         )
     return 1.0 if dtype.kind == "b" else float(np.iinfo(dtype).max)
 
