@@ -70,6 +70,10 @@ PUBLIC_NAMES = {
     "ops.geometry.tile_files": "open_tiles save_transforms",
     "ops.intensity.bias": "fit_bias",
     "ops.intensity.colour": "combine_stains hed2rgb rgb2gray rgb2hed rgb2hsv separate_stains",
+    "ops.intensity.comparisons": (
+        "mean_squared_error normalized_mutual_information normalized_root_mse "
+        "peak_signal_noise_ratio structural_similarity"
+    ),
     "ops.intensity.exposure": (
         "adjust_gamma adjust_log adjust_sigmoid equalize_hist match_histograms rescale_intensity"
     ),
@@ -95,7 +99,8 @@ PUBLIC_NAMES = {
     "ops.labels.painting": "map_labels",
     "ops.labels.relabel": "keep_labels relabel",
     "ops.labels.scores": (
-        "adapted_rand_error boundary_scores contingency segment_iou variation_of_information"
+        "adapted_rand_error boundary_scores contingency hausdorff_distance segment_iou "
+        "variation_of_information"
     ),
     "ops.labels.sequential": "join_segmentations relabel_sequential",
     "ops.labels.tables": "region_adjacency regionprops_table",
@@ -111,10 +116,6 @@ PUBLIC_NAMES = {
     "ops.measure.thresholds": (
         "threshold_isodata threshold_li threshold_minimum threshold_moments "
         "threshold_multiotsu threshold_otsu threshold_triangle threshold_yen"
-    ),
-    "ops.metrics": (
-        "hausdorff_distance mean_squared_error normalized_mutual_information normalized_root_mse "
-        "peak_signal_noise_ratio structural_similarity"
     ),
     "ops.morphology.basic": (
         "binary_closing binary_dilation binary_erosion binary_opening grey_closing "

@@ -22,7 +22,6 @@ FAMILIES = {
     "extrema": "Extrema, peaks and reconstruction",
     "intensity": "Intensity",
     "measure": "Numbers of a volume",
-    "metrics": "Comparisons of images",
     "labels": "Labels and tables",
     "geometry": "Grids",
     "interpolation": "Interpolation",
