@@ -18,19 +18,18 @@ class Compute(_Compute):
 
     Use it if a pipeline has steps before or after the computation; otherwise use
     `beam_volumes.compute`. Applied to a pipeline, it starts immediately. Applied to a PCollection,
-    it waits until that is complete. It returns a dict with one PCollection for each target. For
-    ``volume.to(path)`` and ``table.to(path)``, it contains the output's full name
-    (``target.sink.name``) once all outputs are complete; for a lazy number, the number. For a table
-    without a path, it contains the rows in no particular order, as `apache_beam.Row` with a schema.
-    Fields are named after the columns, with ``_`` for ``-``.
+    it waits until the PCollection is complete. It returns a dict with one PCollection for each
+    target. For ``volume.to(path)`` and ``table.to(path)``, the PCollection contains the output's
+    full name (``target.sink.name``) once all outputs are complete. For a lazy number, it contains
+    the number. For a table without a path, it contains the rows in no particular order, as
+    `apache_beam.Row` with a schema. Fields are named after the columns, with ``_`` for ``-``.
 
     Parameters
     ----------
     *targets : Target, TableTarget, Table or Scalar
         ``volume.to(path)``, ``table.to(path)``, tables and lazy numbers. Volumes without a path are
         an error, because voxels do not pass through pipelines. In the dict, the keys of outputs are
-        their full names; numbers and tables have short names (``"mean"``, the next one
-        ``"mean-2"``).
+        their full names; numbers and tables have short names (``"mean"``, then ``"mean-2"``).
     memory : int or str, optional
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
         machine's RAM by default.
@@ -38,9 +37,9 @@ class Compute(_Compute):
         Number of slabs in flight. By default one for every four cores, and more if much of the work on
         a slab is single-threaded and the memory suffices.
     machines : int, optional
-        Number of machines that share the slabs, for runners with several. Slabs are made small enough
-        for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
-        ``parallelism``, otherwise 1.
+        Number of machines that share the slabs, for runners with several machines. Slabs are made small
+        enough for each machine to get many. By default, Beam's option ``max_num_workers``,
+        ``num_workers`` or ``parallelism``, otherwise 1.
     threads : int, optional
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
@@ -56,18 +55,20 @@ class Compute(_Compute):
         Whether to replace existing outputs; otherwise they raise an error.
     accelerator : str, optional
         The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
-        Dataflow provisions machines accordingly; other runners ignore it.
+        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+        ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
         Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
-        its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
-        fail on the GPU are then computed on the CPU. The results have the same bits.
+        its worker. "auto" does so only if there is a GPU and the estimated gain outweighs the copies.
+        With "auto", slabs that fail on the GPU are computed on the CPU. Results are bit-identical in
+        all cases.
     device_memory : int or str, optional
-        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
-        memory by default.
+        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; by default
+        0.8 of the GPU's free memory.
     max_retries : int, default: 1
         How often to retry a step that raises the same error again, unless a machine or the storage
-        caused it. Then the run ends, even if its runner would continue to retry.
+        caused the error. After these retries, the run ends, even if its runner would continue to
+        retry.
     run_id : str, optional
         A name for the run instead of a random one. Pipelines with the same name continue the same
         run. Steps may be repeated, but slabs that have a record are not computed again.
@@ -96,8 +97,9 @@ class Compute(_Compute):
 
     Notes
     -----
-    The plan is made when the transform is constructed, so impossible requests fail there. Voxels
-    are read from and written to storage directly; only ranges of slabs and summaries are shuffled.
+    The plan is made when the transform is constructed, so impossible requests fail at that time.
+    Voxels are read from and written to storage directly; only ranges of slabs and summaries are
+    shuffled.
 
     Examples
     --------
@@ -137,9 +139,9 @@ class ComputeAll(_ComputeAll):
 
     Use it for many volumes that can each be computed on one machine. A worker computes a whole
     element, slab by slab, within its memory. The result is a PCollection of ``(element, results)``,
-    where the results are a dict with the names of the targets. Its values are the output's full
-    name for ``volume.to(path)`` and ``table.to(path)``, the number for a lazy number, and a
-    `pyarrow.Table` for a table without a path.
+    where the results are a dict with the names of the targets as keys. The values are the full
+    names of outputs (``volume.to(path)`` and ``table.to(path)``), the numbers of lazy numbers, and
+    a `pyarrow.Table` for each table without a path.
 
     Parameters
     ----------
@@ -150,15 +152,15 @@ class ComputeAll(_ComputeAll):
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
         machine's RAM by default.
     workers : int, default: 1
-        Number of elements that one process computes at a time. They share the memory.
+        Number of elements that one process computes at a time. The elements share the memory.
     threads : int, optional
         Number of threads that compute one element; by default the machine's cores.
     run : str, optional
-        A name for the run instead of a random one. A pipeline with the same name as an earlier one
-        continues its elements, and skips finished ones.
+        A name for the run instead of a random one. A pipeline with the same run name as an earlier
+        one continues the unfinished elements of that run, and skips finished elements.
     resume : bool, default: False
-        Whether to continue elements with outputs that an earlier run with the same targets has
-        begun.
+        Whether to continue elements if an earlier run with the same targets has started to write
+        their outputs.
     journal : bool or None, default: True
         Whether to keep a journal, about ten small objects, next to the first output of each
         element. Use None for many small volumes; a failed element is then computed again from the
@@ -173,7 +175,8 @@ class ComputeAll(_ComputeAll):
         ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.
     max_retries : int, default: 1
         How often to retry a step that raises the same error again, unless a machine or the storage
-        caused it. Then the run ends, even if its runner would continue to retry.
+        caused the error. After these retries, the run ends, even if its runner would continue to
+        retry.
 
     Raises
     ------
@@ -235,15 +238,15 @@ class LabelComponents(_LabelComponents):
         The division of the volume. Slabs need the halo ``(0, 1)`` along each axis: one more plane
         on the upper side.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     measures : sequence of str, default: ()
         Properties of components that `MergeEquivalences` needs: ``"size"``, ``"box"``,
         ``"touches_border"``.
@@ -305,15 +308,15 @@ class LabelSlabs(_LabelSlabs):
         The division of the volume. Slabs need the halo ``(0, 1)`` along each axis, or more: one
         more plane on the upper side.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     min_size : int, optional
         Minimum size of components to keep, in voxels.
     max_size : int, optional
@@ -326,8 +329,9 @@ class LabelSlabs(_LabelSlabs):
     dtype : dtype, default: numpy.uint32
         Dtype of the labels; bool gives a mask of the kept components.
     mask : Volume, optional
-        The volume that the slabs are from, if workers can read it; voxels are then read again. By
-        default, slabs are joined with their labels by key, which shuffles them once.
+        The volume from which the slabs were read, if workers can read it. Its voxels are then read
+        a second time. By default, slabs are joined with their labels by key, which shuffles the
+        slabs once.
     memory : int or str, optional
         Memory limit of one step of the merge, e.g. ``"1GiB"``.
 
@@ -393,8 +397,8 @@ class RegionTable(_RegionTable):
         Names of the properties, as in `regionprops_table`, with the same default. ``area_filled``
         is not available.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
-        default. ``"voxel_size"`` uses the volume's.
+        Extent of a voxel, for areas, centroids and lengths: one value for all axes or one per axis; 1
+        by default. ``"voxel_size"`` uses the voxel size of the volume.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities are an error or are ignored.
 
@@ -510,7 +514,7 @@ def adapted_rand_error(
     ignore_labels: Iterable[int] = (0,),
     alpha: float = 0.5,
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """Compare two segmentations by the pairs of voxels within segments.
+    """Compare two segmentations by the pairs of voxels that share a segment.
 
     Parameters
     ----------
@@ -569,11 +573,11 @@ def add_levels(
     overwrite: bool = False,
     progress: bool | Callable[..., None] | None = None,
 ) -> tuple[Volume, ...]:
-    """Add coarser levels to an OME-Zarr or precomputed volume that has only one.
+    """Add coarser levels to an OME-Zarr or precomputed volume that has only one level.
 
     Use it for volumes from other programs, or for volumes that were written without levels. The
     voxels do not change. Levels are written into the volume's folder, with the same chunks, shards
-    and codec. Once all exist, they are added to the metadata in a single change.
+    and codec. Once all levels exist, they are added to the metadata in a single change.
 
     Parameters
     ----------
@@ -587,8 +591,8 @@ def add_levels(
         How each level is computed from the previous one. The default is the mode for labels and masks,
         otherwise the mean.
     factors : int, sequence of int, or a sequence of these, optional
-        Number of voxels to combine into one, for all axes or for each axis, and for all levels or
-        for each level after the first.
+        Number of voxels to combine into one: a number for all axes, or one per axis. A sequence of
+        these has an entry for each level after the first.
     memory : int or str, optional
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
@@ -598,13 +602,13 @@ def add_levels(
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-        runs with ``options`` and runs that may use more than half of the free memory. These use
+        runs with ``options`` and runs that may use more than half of the free memory. Such runs use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
     resume : bool, default: False
         Whether to continue a stopped run from its complete slabs.
-        Levels that are already listed in the metadata are accepted then.
+        In this case, levels that are already listed in the metadata are accepted.
     overwrite : bool, default: False
         Whether to replace existing files of levels that are not listed in the metadata.
     progress : bool or callable, optional
@@ -618,8 +622,8 @@ def add_levels(
     Raises
     ------
     ValueError
-        If there is no such volume, it already has levels, its axes are not in the order t, c, z, y,
-        x, or an option is out of range. In this case, nothing is started.
+        If the volume does not exist, already has levels, or has axes in a different order than t,
+        c, z, y, x. If an option is out of range. In this case, nothing is started.
     FileExistsError
         If files of a level exist, and neither ``resume`` nor ``overwrite`` is requested.
 
@@ -658,7 +662,7 @@ def adjust_gamma(
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
-        an integer dtype. Negative ones become NaN, or 0 for integers.
+        an integer dtype. Negative intensities become NaN, or 0 for integers.
     gamma : float, default: 1.0
         The exponent, at least 0: below 1 the result is brighter, above 1 darker.
     gain : float, default: 1.0
@@ -704,7 +708,7 @@ def adjust_log(
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
-        an integer dtype. Negative ones become NaN, or 0 for integers.
+        an integer dtype. Negative intensities become NaN, or 0 for integers.
     gain : float, default: 1.0
         The factor.
     inv : bool, default: False
@@ -751,7 +755,7 @@ def adjust_sigmoid(
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
-        an integer dtype. Negative ones become NaN, or 0 for integers.
+        an integer dtype. Negative intensities become NaN, or 0 for integers.
     cutoff : float, default: 0.5
         The intensity that becomes 0.5.
     gain : float, default: 10.0
@@ -811,20 +815,20 @@ def affine_transform(
         A square matrix, its diagonal, or a homogeneous matrix with the offset in its last
         column.
     offset : float or sequence of float, default: 0.0
-        The offset in voxels; one number for all axes or one for each. A homogeneous matrix includes
-        it.
+        The offset in voxels; one number for all axes or one per axis. A homogeneous matrix includes
+        the offset.
     output_shape : sequence of int, optional
         Shape of the result; the shape of the volume by default.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -884,15 +888,15 @@ def agglomerate(
     Parameters
     ----------
     edges : Table, table, dict or path
-        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``: a
-        lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet files.
-        ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows for a pair are
-        combined. Rows with an ``affinity_count`` of 0 are ignored.
+        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``. It
+        can be a lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet
+        files. ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows for a pair
+        are combined. Rows with an ``affinity_count`` of 0 are ignored.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
-        The score of two regions, computed from all faces between them. It is the mean affinity
-        (from the columns ``affinity_sum``, of integers, and ``affinity_count``), the maximum
-        (``affinity_max``), the minimum (``affinity_min``), or a quantile (``affinity_histogram-0``
-        to ``-255``, as from ``bins=256`` for uint8 affinities).
+        The score of two regions, computed from all faces between them. ``"mean"`` needs the columns
+        ``affinity_sum`` (integers) and ``affinity_count``, ``"max"`` needs ``affinity_max``, and
+        ``"min"`` needs ``affinity_min``. ``"quantile"`` needs ``affinity_histogram-0`` to ``-255``,
+        as from ``bins=256`` for uint8 affinities.
     threshold : float
         Minimum score for merging two regions.
     quantile : float, default: 0.5
@@ -908,9 +912,9 @@ def agglomerate(
     -------
     Table
         A lazy table of merges, sorted by ``label_a``. In each merge, region ``label_a`` becomes a
-        part of ``label_b``, the larger label, which the merged region keeps. ``score`` is the score
-        of the merge, and ``size`` is the size of the merged region. Each label occurs at most once
-        in ``label_a``.
+        part of region ``label_b``. The merged region keeps ``label_b``, which is the larger label.
+        ``score`` is the score of the merge, and ``size`` is the size of the merged region. Each
+        label occurs at most once in ``label_a``.
 
     Raises
     ------
@@ -927,10 +931,10 @@ def agglomerate(
 
     Notes
     -----
-    There is no sweep except for ``edges``. The result is the same as for greedy merging: the best
-    pair is merged, the boundaries of the two regions are combined, and so on. Scores are compared
-    as fractions of integers. Pairs with equal scores are ordered by their larger label, then by
-    their smaller label.
+    No sweeps are needed except for ``edges``. The result is the same as for greedy merging: the
+    best pair is merged, the boundaries of the two regions are combined, and so on. Scores are
+    compared as fractions of integers. Pairs with equal scores are ordered by their larger label,
+    then by their smaller label.
 
     Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a
     range, about 230 bytes each (6,500 for quantiles). There are few such pairs if nearby regions
@@ -966,10 +970,10 @@ def all(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all by default.
     across : {"t"}, optional
@@ -984,7 +988,7 @@ def all(
     Raises
     ------
     ValueError
-        If there is no such axis, or ``mask`` has different axes.
+        If the axis does not exist, or ``mask`` has different axes.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -1022,10 +1026,10 @@ def any(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all by default.
     across : {"t"}, optional
@@ -1040,7 +1044,7 @@ def any(
     Raises
     ------
     ValueError
-        If there is no such axis, or ``mask`` has different axes.
+        If the axis does not exist, or ``mask`` has different axes.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -1102,8 +1106,8 @@ def apply_hysteresis_threshold(
     The result is identical to scikit-image's. Voxels that share a face are connected.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -1135,12 +1139,12 @@ def apply_transforms(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     transforms : array_like, table or path
-        For each slice, the position of its first voxel in the aligned volume, (y, x), or a matrix
-        that maps indices to positions, in voxels. A matrix is 2 x 2, or homogeneous with the
-        position in its last column. A table can be the result of `register_slices`, a DataFrame or
-        the path of a CSV file. It has columns ``y`` and ``x``, and optionally the matrix in
-        ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, there is instead
-        one transform for each frame, for all spatial axes.
+        For each slice, the position (y, x) of its first voxel in the aligned volume, in voxels.
+        Alternatively, a matrix that maps indices to positions. A matrix is 2 x 2, or homogeneous
+        with the position in its last column. A table can be the result of `register_slices`, a
+        DataFrame or the path of a CSV file. It has columns ``y`` and ``x``, and optionally the
+        matrix in ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, pass one
+        transform per frame instead, for all spatial axes.
     bounding_box : bool, default: False
         Whether to enlarge the result to contain all transformed slices or frames, instead of
         keeping the shape.
@@ -1161,8 +1165,8 @@ def apply_transforms(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the number of transforms does not match the slices or
-        frames, a matrix has no inverse, or the volume has no voxels or no axes y and x.
+        If a parameter is out of range, a matrix has no inverse, or the number of transforms does
+        not match the slices or frames. If the volume has no voxels or no axes y and x.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with ``order=1``.
 
@@ -1362,14 +1366,14 @@ def area_closing(
         The smallest size to keep: a number of voxels, or a physical volume such as ``"0.001
         um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
 
     Returns
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this size, or the highest level of the volume if there is none.
+        component of this size. If there is no such level, it gets the highest level of the volume.
 
     Raises
     ------
@@ -1409,14 +1413,14 @@ def area_opening(
         The smallest size to keep: a number of voxels, or a physical volume such as ``"0.001
         um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
 
     Returns
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this size, or the lowest level of the volume if there is none.
+        component of this size. If there is no such level, it gets the lowest level of the volume.
 
     Raises
     ------
@@ -1578,17 +1582,17 @@ def autolevel(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Stretch the contrast locally: the minimum around a voxel becomes 0, and the maximum the dtype's.
+    """Stretch the contrast locally: the minimum around a voxel becomes 0, the maximum full scale.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: unsigned integers of up to 32 bits, or floats.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -1688,8 +1692,8 @@ def binary_closing(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
-        Structuring element, one dimension for each axis; by default the voxel and its neighbours
-        that share a face (a cross of radius 1).
+        Structuring element, with one dimension per axis. By default a cross of radius 1: the voxel and
+        its neighbours that share a face.
     iterations : int, default: 1
         Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
         available; use `binary_propagation`.
@@ -1700,7 +1704,7 @@ def binary_closing(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -1757,8 +1761,8 @@ def binary_dilation(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
-        Structuring element, one dimension for each axis; by default the voxel and its neighbours
-        that share a face (a cross of radius 1).
+        Structuring element, with one dimension per axis. By default a cross of radius 1: the voxel and
+        its neighbours that share a face.
     iterations : int, default: 1
         Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
         available; use `binary_propagation`.
@@ -1769,7 +1773,7 @@ def binary_dilation(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -1825,8 +1829,8 @@ def binary_erosion(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
-        Structuring element, one dimension for each axis; by default the voxel and its neighbours
-        that share a face (a cross of radius 1).
+        Structuring element, with one dimension per axis. By default a cross of radius 1: the voxel and
+        its neighbours that share a face.
     iterations : int, default: 1
         Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
         available; use `binary_propagation`.
@@ -1837,7 +1841,7 @@ def binary_erosion(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -1887,7 +1891,7 @@ def binary_fill_holes(
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like, optional
         The neighbours of a background voxel: an array with 3 entries along each axis, symmetric
-        about the centre; by default all that share a face.
+        about the centre; by default all neighbours that share a face.
 
     Returns
     -------
@@ -1911,8 +1915,8 @@ def binary_fill_holes(
     The result is identical to scipy's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -1941,7 +1945,8 @@ def binary_hit_or_miss(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure1 : array_like of bool, optional
-        The pattern of the foreground, one dimension for each axis; by default the cross of radius 1.
+        The pattern of the foreground, with one dimension per axis; by default the cross of radius
+        1.
     structure2 : array_like of bool, optional
         The pattern of the background; by default the complement of ``structure1``.
     origin1 : int or sequence of int, default: 0
@@ -1997,8 +2002,8 @@ def binary_opening(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
-        Structuring element, one dimension for each axis; by default the voxel and its neighbours
-        that share a face (a cross of radius 1).
+        Structuring element, with one dimension per axis. By default a cross of radius 1: the voxel and
+        its neighbours that share a face.
     iterations : int, default: 1
         Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
         available; use `binary_propagation`.
@@ -2009,7 +2014,7 @@ def binary_opening(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -2062,7 +2067,7 @@ def binary_propagation(
         Nonzero voxels are seeds, which are kept even outside of the mask.
     structure : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre; by default all that share a face.
+        centre; by default all neighbours that share a face.
     mask : Volume or numpy.ndarray, optional
         Seeds grow where the mask is nonzero; everywhere by default.
 
@@ -2089,8 +2094,8 @@ def binary_propagation(
     The result is identical to scipy's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -2121,16 +2126,16 @@ def black_tophat(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -2138,7 +2143,7 @@ def black_tophat(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -2196,9 +2201,9 @@ def blob_dog(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
-        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
-        about ``sqrt(axes) * sigma``.
+        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``.
+        Lengths need a volume with a voxel size. One value for all axes or one per axis. The radius
+        of a blob is about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     sigma_ratio : float, default: 1.6
@@ -2216,10 +2221,10 @@ def blob_dog(
     Returns
     -------
     Table
-        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
-        position in columns with names of axes (``z``, ``y``, ``x``); ``sigma`` in voxels
-        (``sigma_z``, ... if a sigma is given for each axis or as a length); and ``intensity``, the
-        response.
+        A lazy table with a row for each blob. The columns are ``rank`` (1, 2, ... from the
+        strongest blob), the position (``z``, ``y``, ``x``), ``sigma`` in voxels, and ``intensity``,
+        which is the response. If a sigma is given for each axis or as a length, there are columns
+        ``sigma_z``, ... instead of ``sigma``.
 
     Raises
     ------
@@ -2236,9 +2241,9 @@ def blob_dog(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
-    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
-    of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and chains of
+    overlapping blobs. In such chains, pairs are compared in the order of ranks. Pruning considers
+    all blobs of the volume, so it does not depend on slabs.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is four times the
     largest scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes
@@ -2278,12 +2283,12 @@ def blob_doh(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and two axes. Intensities keep their scale.
     min_sigma : float or str, default: 1
-        Smallest standard deviation of a blob, from 1, in voxels or as a length such as ``"150 nm"``,
-        which needs a volume with a voxel size. The radius of a blob is about ``sigma``.
+        Smallest standard deviation of a blob, from 1, in voxels or as a length such as ``"150
+        nm"``. Lengths need a volume with a voxel size. The radius of a blob is about ``sigma``.
     max_sigma : float or str, default: 30
         Largest standard deviation of a blob.
     num_sigma : int, default: 10
-        The number of scales between them, up to 100.
+        The number of scales from ``min_sigma`` to ``max_sigma``, up to 100.
     threshold : float or None, default: 0.01
         Minimum response of a blob, times the square of the dtype's maximum for integers. None is
         the smallest response.
@@ -2299,9 +2304,9 @@ def blob_doh(
     Returns
     -------
     Table
-        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
-        position in columns with names of axes (``y``, ``x``); ``sigma`` in voxels; and
-        ``intensity``, the response.
+        A lazy table with a row for each blob. The columns are ``rank`` (1, 2, ... from the
+        strongest blob), the position (``y``, ``x``), ``sigma`` in voxels, and ``intensity``, which
+        is the response.
 
     Raises
     ------
@@ -2317,8 +2322,8 @@ def blob_doh(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
-    overlapping blobs, where pairs are compared in the order of ranks. As in scikit-image,
+    Blobs and their order are identical to scikit-image's, except for rounding and chains of
+    overlapping blobs. In such chains, pairs are compared in the order of ranks. As in scikit-image,
     derivatives are differences of sums over boxes. At the edges, the image is reflected;
     scikit-image moves or clips the boxes, and replaces negative sums with 0.
 
@@ -2360,13 +2365,13 @@ def blob_log(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
-        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
-        about ``sqrt(axes) * sigma``.
+        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``.
+        Lengths need a volume with a voxel size. One value for all axes or one per axis. The radius
+        of a blob is about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     num_sigma : int, default: 10
-        The number of scales between them, up to 100.
+        The number of scales from ``min_sigma`` to ``max_sigma``, up to 100.
     threshold : float, optional
         Minimum response of a blob. By default 0.2, times the dtype's maximum for integers; no
         minimum with ``threshold_rel``.
@@ -2382,10 +2387,10 @@ def blob_log(
     Returns
     -------
     Table
-        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
-        position in columns with names of axes (``z``, ``y``, ``x``); ``sigma`` in voxels
-        (``sigma_z``, ... if a sigma is given for each axis or as a length); and ``intensity``, the
-        response.
+        A lazy table with a row for each blob. The columns are ``rank`` (1, 2, ... from the
+        strongest blob), the position (``z``, ``y``, ``x``), ``sigma`` in voxels, and ``intensity``,
+        which is the response. If a sigma is given for each axis or as a length, there are columns
+        ``sigma_z``, ... instead of ``sigma``.
 
     Raises
     ------
@@ -2402,9 +2407,9 @@ def blob_log(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
-    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
-    of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and chains of
+    overlapping blobs. In such chains, pairs are compared in the order of ranks. Pruning considers
+    all blobs of the volume, so it does not depend on slabs.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. All scales are computed in
     the same sweep. The halo is four times ``max_sigma``, so downsample volumes with large blobs.
@@ -2446,8 +2451,9 @@ def boundary_scores(
     Returns
     -------
     precision, recall : Scalar
-        Lazy numbers: the fraction of boundary voxels of ``test`` near one of ``truth``, and the
-        fraction of boundary voxels of ``truth`` near one of ``test``. NaN if there are none.
+        Lazy numbers: the fraction of boundary voxels of ``test`` near a boundary of ``truth``, and
+        the fraction of boundary voxels of ``truth`` near a boundary of ``test``. NaN if there are
+        no boundary voxels.
 
     Raises
     ------
@@ -2498,8 +2504,8 @@ def canny(
     image : Volume or numpy.ndarray
         A volume or an array with two or three axes. Intensities keep their scale.
     sigma : float, str or sequence of them, default: 1.0
-        Standard deviation in voxels, or as a length such as ``"150 nm"``, which needs a volume with a
-        voxel size. One for all axes or one for each.
+        Standard deviation in voxels, or as a length such as ``"150 nm"``. Lengths need a volume
+        with a voxel size. One value for all axes or one per axis.
     low_threshold : float, optional
         Minimum gradient of an edge, computed with the Sobel filter; by default a tenth of the
         dtype's maximum, or 0.1 for floats.
@@ -2513,7 +2519,7 @@ def canny(
         ``axes=(1, 2)`` finds edges slice by slice.
     mode : str or sequence of str, default: "constant"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -2587,8 +2593,8 @@ def center_of_mass(
     Returns
     -------
     Scalar
-        A lazy float64 array, an index in voxels for each axis, rounded once; NaN if the values sum
-        to 0.
+        A lazy float64 array with an index in voxels for each axis, rounded once; NaN if the values
+        sum to 0.
 
     Raises
     ------
@@ -2632,7 +2638,7 @@ def channels(
     Returns
     -------
     tuple of Volume
-        One volume for each channel; the volume itself if it has no such axis.
+        One volume for each channel; the volume itself if it has no channel axis.
 
     Raises
     ------
@@ -2665,7 +2671,7 @@ def classify(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        Features as channels, the same as those that the classifier was trained with.
+        Features as channels, in the same order as for the training.
     classifier : PixelClassifier, path or forest
         The result of `pixel_classifier`, the path or URL of its file, or a trained scikit-learn
         classifier of a type that `pixel_classifier` supports.
@@ -2750,8 +2756,8 @@ def clear_border(
     The result is identical to scikit-image's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -2841,8 +2847,8 @@ def combine_stains(
         If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, or
         ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -2888,8 +2894,8 @@ def compute(
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; others are
-        returned in memory. Lists are accepted as well.
+        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; all other
+        objects are returned in memory. Lists are accepted as well.
     memory : int or str, optional
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
@@ -2897,9 +2903,9 @@ def compute(
         Number of slabs in flight. By default one for every four cores, and more if much of the work on
         a slab is single-threaded and the memory suffices.
     machines : int, optional
-        Number of machines that share the slabs, for runners with several. Slabs are made small enough
-        for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
-        ``parallelism``, otherwise 1.
+        Number of machines that share the slabs, for runners with several machines. Slabs are made small
+        enough for each machine to get many. By default, Beam's option ``max_num_workers``,
+        ``num_workers`` or ``parallelism``, otherwise 1.
     threads : int, optional
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
@@ -2918,7 +2924,7 @@ def compute(
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-        runs with ``options`` and runs that may use more than half of the free memory. These use
+        runs with ``options`` and runs that may use more than half of the free memory. Such runs use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
@@ -2928,18 +2934,20 @@ def compute(
         more than five seconds print a line for each pass.
     accelerator : str, optional
         The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
-        Dataflow provisions machines accordingly; other runners ignore it.
+        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+        ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
         Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
-        its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
-        fail on the GPU are then computed on the CPU. The results have the same bits.
+        its worker. "auto" does so only if there is a GPU and the estimated gain outweighs the copies.
+        With "auto", slabs that fail on the GPU are computed on the CPU. Results are bit-identical in
+        all cases.
     device_memory : int or str, optional
-        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
-        memory by default.
+        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; by default
+        0.8 of the GPU's free memory.
     max_retries : int, default: 1
         How often to retry a step that raises the same error again, unless a machine or the storage
-        caused it. Then the run ends, even if its runner would continue to retry.
+        caused the error. After these retries, the run ends, even if its runner would continue to
+        retry.
 
     Returns
     -------
@@ -2993,7 +3001,8 @@ def concatenate(
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes the inputs, with the origin of the first one.
+        A volume of the dtype to which numpy promotes the inputs, with the origin of the first
+        input.
 
     Raises
     ------
@@ -3060,8 +3069,8 @@ def contingency(
 
     Notes
     -----
-    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, and several times as
-    much while they are merged. No worker holds the whole table.
+    One sweep. Memory grows with the pairs of one slab, about 24 bytes each. It is several times as
+    large while they are merged. No worker holds the whole table.
 
     References
     ----------
@@ -3091,10 +3100,10 @@ def convolve(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     weights : array_like of float
-        The weights, one dimension for each axis. Zeros are not part of the footprint.
+        The weights, with one dimension per axis. Zeros are not part of the footprint.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -3102,7 +3111,7 @@ def convolve(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
@@ -3234,7 +3243,7 @@ def coordinates(
     Raises
     ------
     ValueError
-        If there is no such axis, or ``physical=True`` and the volume has no voxel size.
+        If the axis does not exist, or ``physical=True`` and the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``axis`` is not an int.
 
@@ -3273,10 +3282,10 @@ def correlate(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     weights : array_like of float
-        The weights, one dimension for each axis. Zeros are not part of the footprint.
+        The weights, with one dimension per axis. Zeros are not part of the footprint.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -3284,7 +3293,7 @@ def correlate(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
@@ -3538,10 +3547,10 @@ def count_nonzero(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all by default.
     across : {"t"}, optional
@@ -3556,7 +3565,7 @@ def count_nonzero(
     Raises
     ------
     ValueError
-        If there is no such axis, or ``mask`` has different axes.
+        If the axis does not exist, or ``mask`` has different axes.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -3599,7 +3608,7 @@ def covariance(
     b : Volume or numpy.ndarray
         The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     ddof : int, default: 1
-        Subtracted from the number of voxels in the divisor.
+        Number to subtract from the number of voxels in the divisor.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
@@ -3655,7 +3664,7 @@ def cross(
     Parameters
     ----------
     radius : int or sequence of int
-        Length of the arms in voxels; one for all axes or one for each.
+        Length of the arms in voxels; one value for all axes or one per axis.
     ndim : int, default: 3
         Number of axes for a single ``radius``.
 
@@ -3745,14 +3754,14 @@ def cumsum(
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``axis`` is not an int.
 
     Notes
     -----
     One sweep along y and x. Along z, integers need two sweeps: one for the sums of slabs, and one
-    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. They are added
+    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. Floats are added
     in order from the first voxel, like float64 in numpy.
 
     References
@@ -3775,8 +3784,8 @@ def cut(
     Parameters
     ----------
     merges : Table, table, dict or path
-        A table as from `agglomerate`: a lazy table, a pyarrow or pandas table, a dict of columns, or
-        the path of Parquet files.
+        The merges from `agglomerate`: a lazy table, a pyarrow or pandas table, a dict of columns,
+        or the path of Parquet files.
     threshold : float, optional
         The minimum score of merges to apply; all by default.
 
@@ -3784,8 +3793,8 @@ def cut(
     -------
     Table
         A lazy table with columns ``label`` and ``segment``, the largest label of the segment. It
-        has a row for each label that became a part of a different one. The remaining labels do not
-        change: ``bv.relabel(labels, table, missing="keep")``.
+        has a row for each label that was merged into a larger label. All other labels do not
+        change; to apply the table, use ``bv.relabel(labels, table, missing="keep")``.
 
     Raises
     ------
@@ -3802,10 +3811,10 @@ def cut(
 
     Notes
     -----
-    There is no sweep except for ``merges``. Segments are the same as from `agglomerate` with this
-    threshold, if it is at least the original one. Ranges of labels are processed in a tree, as in
-    `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes each;
-    without enough memory, it raises an error.
+    No sweeps are needed except for ``merges``. Segments are the same as from `agglomerate` with
+    this threshold, if it is at least the original one. Ranges of labels are processed in a tree, as
+    in `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes
+    each; without enough memory, it raises an error.
 
     References
     ----------
@@ -3835,17 +3844,17 @@ def denoise_bilateral(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     win_size : int or sequence of int, optional
-        Extent of the window in voxels, odd; one for all axes or one for each. By default three
-        ``sigma_spatial`` on each side, and at least 5.
+        Extent of the window in voxels, odd; one value for all axes or one per axis. By default it
+        extends three ``sigma_spatial`` to each side, and has at least 5 voxels.
     sigma_color : float or Scalar, optional
-        Standard deviation of the Gaussian of differences of intensity; by default the standard
+        Standard deviation of the Gaussian of intensity differences. By default the standard
         deviation of the volume, which needs an additional sweep. Larger numbers smooth edges more.
     sigma_spatial : float, str or sequence of them, default: 1
         Standard deviation of the Gaussian of distances, in voxels or as a length such as
-        ``"15 nm"``. One for all axes or one for each; 0 along z filters slice by slice.
+        ``"15 nm"``. One value for all axes or one per axis; 0 along z filters slice by slice.
     mode : str or sequence of str, default: "constant"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -3909,8 +3918,8 @@ def denoise_nl_means(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     patch_size : int or sequence of int, default: 7
-        Extent of the patches to compare, in voxels. Even numbers are increased by 1. One for all
-        axes or one for each; 1 along z compares slices.
+        Extent of the patches to compare, in voxels. Even numbers are increased by 1. One value for
+        all axes or one per axis; 1 along z compares slices.
     patch_distance : int or sequence of int, default: 11
         The maximum distance of voxels to include, along each axis. 0 along z filters slice by
         slice.
@@ -3922,7 +3931,7 @@ def denoise_nl_means(
         in this case.
     mode : str or sequence of str, default: "mirror"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or
-        one for each.
+        one per axis.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
 
@@ -4034,14 +4043,14 @@ def denoise_wiener(
     """Denoise where the local variance is close to the noise, which keeps edges.
 
     The result is ``mean + (1 - noise / variance) * (volume - mean)``, with the mean and variance of
-    each voxel's window. Where the variance does not exceed the noise, it is the mean.
+    each voxel's window. Where the variance does not exceed the noise, the result is the mean.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     mysize : int or sequence of int, default: 3
-        Extent of the window in voxels, an odd number; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     noise : float, optional
         The variance of the noise; by default the mean of the local variances of all channels,
         without NaN, which needs an additional sweep.
@@ -4100,14 +4109,15 @@ def diameter_closing(
         The smallest extent to keep, in voxels. The extent is the longest side of a component's
         bounding box.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
 
     Returns
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this extent, or the highest level of the volume if there is none.
+        component of this extent. If there is no such level, it gets the highest level of the
+        volume.
 
     Raises
     ------
@@ -4126,7 +4136,7 @@ def diameter_closing(
     Notes
     -----
     The result is identical to scikit-image's, except for volumes that are smaller than the
-    threshold along all axes. These are set to their highest level. One sweep, with a halo of
+    threshold along all axes. Such volumes are set to their highest level. One sweep, with a halo of
     ``diameter_threshold - 1`` voxels.
 
     References
@@ -4154,14 +4164,14 @@ def diameter_opening(
         The smallest extent to keep, in voxels. The extent is the longest side of a component's
         bounding box.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
 
     Returns
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this extent, or the lowest level of the volume if there is none.
+        component of this extent. If there is no such level, it gets the lowest level of the volume.
 
     Raises
     ------
@@ -4180,8 +4190,8 @@ def diameter_opening(
     Notes
     -----
     The result is identical to scikit-image's, except for volumes that are smaller than the
-    threshold along all axes. These are set to their lowest level, in scikit-image to 0. One sweep,
-    with a halo of ``diameter_threshold - 1`` voxels.
+    threshold along all axes. Such volumes are set to their lowest level, whereas scikit-image sets
+    them to 0. One sweep, with a halo of ``diameter_threshold - 1`` voxels.
 
     References
     ----------
@@ -4214,12 +4224,12 @@ def difference_of_gaussians(
         scales integers to the range from 0 to 1.
     low_sigma : float, str or sequence of them
         Standard deviation of the narrower Gaussian, in voxels or as a length such as ``"15
-        nm"``, which needs a volume with a voxel size. One for all axes or one for each.
+        nm"``. Lengths need a volume with a voxel size. One value for all axes or one per axis.
     high_sigma : float, str or sequence of them, optional
         Standard deviation of the wider Gaussian; 1.6 times ``low_sigma`` by default.
     mode : str or sequence of str, default: "nearest"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -4273,11 +4283,11 @@ def distance_transform_cdt(
         A volume or an array with up to three axes. Nonzero voxels are foreground; others have
         distance 0.
     metric : {"chessboard", "taxicab", "cityblock", "manhattan"} or array_like, default: "chessboard"
-        The metric: in ``"chessboard"``, a diagonal step has length 1; in the others, its length is
-        the number of axes. Alternatively an equivalent structure: all neighbours, or only those
-        that share a face.
+        The metric. A diagonal step has length 1 in ``"chessboard"``; in the other metrics, its
+        length is the number of axes. Alternatively, an equivalent structure: all neighbours, or
+        only those that share a face.
     return_indices : bool, default: False
-        Not available; True is an error.
+        Not available; True raises an error.
 
     Returns
     -------
@@ -4336,8 +4346,8 @@ def distance_transform_edt(
         A volume or an array with up to three axes. Nonzero voxels are foreground; others have
         distance 0.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's, so distances are in its unit.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
+        the voxel size of the volume, so distances are in its unit.
     squared : bool, default: False
         Whether to return squared distances, as float64. With a sampling of 1, they are exact
         integers.
@@ -4352,7 +4362,7 @@ def distance_transform_edt(
     -------
     distances : Volume
         A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background; scipy's result is then undefined.
+        no background; in this case, scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
         nearest background voxel. If several are equally near, it is the first in raster order
@@ -4410,8 +4420,8 @@ def distance_transform_edt(
         A volume or an array with up to three axes. Nonzero voxels are foreground; others have
         distance 0.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's, so distances are in its unit.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
+        the voxel size of the volume, so distances are in its unit.
     squared : bool, default: False
         Whether to return squared distances, as float64. With a sampling of 1, they are exact
         integers.
@@ -4426,7 +4436,7 @@ def distance_transform_edt(
     -------
     distances : Volume
         A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background; scipy's result is then undefined.
+        no background; in this case, scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
         nearest background voxel. If several are equally near, it is the first in raster order
@@ -4481,7 +4491,7 @@ def downsample(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     factors : int or sequence of int
-        Extent of windows in voxels; one number for all axes or one for each.
+        Extent of windows in voxels; one number for all axes or one per axis.
     method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
         How to combine the voxels of a window. Means of integers are rounded half to even. The
         median of an even number of voxels is the lower of the middle two. ``"mode"`` is the most
@@ -4537,10 +4547,10 @@ def enhance_contrast(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: unsigned integers or floats.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -4594,10 +4604,10 @@ def entropy(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: bool, uint8 or uint16.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -4657,8 +4667,8 @@ def equalize_adapthist(
         A volume or an array with up to three axes.
         Each channel is equalized separately.
     kernel_size : int or sequence of int, optional
-        Extent of a tile in voxels; one for all axes or one for each. By default, an eighth of the
-        volume along each axis. 1 along z equalizes slice by slice.
+        Extent of a tile in voxels; one value for all axes or one per axis. By default, an eighth of
+        the volume along each axis. 1 along z equalizes slice by slice.
     clip_limit : float, default: 0.01
         The largest fraction of a tile's voxels in one bin: larger numbers give more contrast. 0
         sets no limit.
@@ -4692,7 +4702,8 @@ def equalize_adapthist(
 
     The result equals scikit-image's for unsigned integers of up to 16 bits. Other voxels are divided
     into 16384 levels directly, while scikit-image first scales them to 16 bits and clips negative
-    ones. It also converts colours to HSV; for this, equalize the value channel of `rgb2hsv`.
+    ones. scikit-image also converts colours to HSV; to do the same, equalize the value channel of
+    `rgb2hsv`.
 
     References
     ----------
@@ -4724,7 +4735,7 @@ def equalize_hist(
         16 bits, each value is counted instead.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all by default.
-        The remaining voxels are also changed.
+        All voxels are changed, including voxels outside of the mask.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -4773,21 +4784,22 @@ def estimate(
     Parameters
     ----------
     plan : Plan
-        The result of `plan`. Set its ``threads=`` to a machine's number of vCPUs, and its
-        ``memory=`` to a machine's memory minus 1 GiB for the system.
+        The result of `plan`. Plan with ``threads=`` set to a machine's number of vCPUs, and with
+        ``memory=`` set to its memory minus 1 GiB for the system.
     machine_type : str or tuple
         The name of a general-purpose machine type, such as ``"n2-standard-16"`` or
         ``"m6i.4xlarge"``, or vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``. The
-        bandwidth in bytes per second can be appended, as in ``"16x64GiBx2GiB"``; it is 1 Gbit/s for
-        each vCPU by default, up to 32.
+        bandwidth in bytes per second can be appended, as in ``"16x64GiBx2GiB"``; by default, it is
+        1 Gbit/s for each vCPU, up to 32 Gbit/s.
     machines : int, optional
-        Number of machines; by default the plan's.
+        Number of machines; by default the number in the plan.
     store : str or dict, optional
         ``"s3"``, ``"gcs"`` or ``"disk"``; by default the store of the plan's paths. Local paths
-        count as a disk for one machine, and as a bucket for several. Numbers can be changed, as in
-        ``"s3,prefixes=10"`` or ``{"name": "s3", "prefixes": 10}``: ``reads`` and ``writes``
-        (requests per second for each prefix), ``prefixes``, ``latency`` (seconds), ``doubling``
-        (seconds in which the rates double), ``read_price``, ``write_price`` and ``gib_month``.
+        count as a disk for one machine, and as a bucket for several. To change the numbers of a
+        store, write ``"s3,prefixes=10"`` or ``{"name": "s3", "prefixes": 10}``. The numbers are
+        ``prefixes``, ``reads`` and ``writes`` (requests per second for each prefix), ``latency``
+        (seconds), and ``doubling`` (seconds in which the rates double). The prices are
+        ``read_price``, ``write_price`` and ``gib_month``.
 
     Returns
     -------
@@ -4809,12 +4821,12 @@ def estimate(
     operations, or from this machine's speeds after ``beam-volumes bench --calibrate``. Transfer
     time is bytes divided by the machines' bandwidth, unless the store is a disk. Request time is
     limited by the store's rate, and by its latency for concurrent requests. Bytes and requests are
-    the plan's, before compression. The start of machines, merges across slabs, and the journal's
-    five requests for each slab are not included.
+    taken from the plan, before compression. The start of machines, merges across slabs, and the
+    journal's five requests for each slab are not included.
 
     Request rates, latencies and prices are published by the providers. Amazon S3 accepts at least
     3,500 writes and 5,500 reads per second for each prefix. A bucket of Google Cloud Storage starts
-    with 1,000 writes and 5,000 reads, which may double every 20 minutes.
+    with 1,000 writes and 5,000 reads per second; these rates may double every 20 minutes.
 
     Examples
     --------
@@ -4926,8 +4938,8 @@ def expand_labels(
         nm"`` with ``spacing="voxel_size"``. 0 returns the labels. An error is raised if it is too
         large for the memory.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"``
+        uses the voxel size of the volume.
 
     Returns
     -------
@@ -5088,7 +5100,7 @@ def farid(
         The result is the square root.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -5149,8 +5161,9 @@ def features(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     sigmas : sequence, default: (0.5, 1, 2, 4, 8)
-        Standard deviations of the Gaussians that smooth the volume, one for each scale: a number of
-        voxels, a length such as ``"15 nm"``, or a sequence of them, one for each axis.
+        Standard deviations of the Gaussians that smooth the volume, one for each scale. Each is a
+        number of voxels, a length such as ``"15 nm"``, or a sequence of these with one entry per
+        axis.
     intensity : bool, default: True
         Whether to include the smoothed volume.
     edges : bool, default: True
@@ -5220,17 +5233,17 @@ def fftconvolve(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     weights : array_like of float
-        The weights, one dimension for each axis.
+        The weights, with one dimension per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
         and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
         d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32, and discard at most half of their extent along
+        voxels of float64, or four million of float32. They discard at most half of their extent along
         each axis.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -5287,8 +5300,8 @@ def fftn(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A volume or an array with up to three axes: real numbers without channels, or complex
-        numbers as the channels ``real`` and ``imag``.
+        A volume or an array with up to three axes. Complex numbers are the channels ``real`` and
+        ``imag``; real numbers have no channels.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
     norm : {"backward", "ortho", "forward"}, default: "backward"
@@ -5297,14 +5310,14 @@ def fftn(
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
-        the voxel size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
+        is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
+        dtypes. It keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
+        If the axis does not exist, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -5356,7 +5369,7 @@ def fftshift(
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -5366,7 +5379,7 @@ def fftshift(
 
     Notes
     -----
-    Parts of the volume trade places, which needs no additional sweep for an opened volume.
+    Parts of the volume are exchanged, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -5391,13 +5404,13 @@ def find_boundaries(
     label_img : Volume or numpy.ndarray
         Bool or integer labels.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     mode : {"thick", "inner", "outer"}, default: "thick"
-        ``"thick"``: every voxel with a neighbour of a different label. ``"inner"``: such voxels
-        except background. ``"outer"``: such voxels of the background, and both sides of a boundary
-        between two labels. ``"subpixel"`` is not available, because its result has a different
-        shape.
+        ``"thick"``: every voxel with a neighbour of a different label. ``"inner"``: labelled voxels
+        with such a neighbour. ``"outer"``: background voxels with such a neighbour, and both sides
+        of a boundary between two labels. ``"subpixel"`` is not available, because its result has a
+        different shape.
     background : int, default: 0
         The label of the background.
 
@@ -5524,7 +5537,7 @@ def fit_bias(
     Notes
     -----
     Two sweeps: the first computes exact sums of all slices, and the second the polynomials. The
-    second does not read the volume, unless the expression does.
+    second sweep reads the volume only if another part of the expression does.
 
     References
     ----------
@@ -5568,9 +5581,9 @@ def fit_transform(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the numbers of points differ, or the points are too few for
-        the model or do not determine it, such as points on a line. With ``max_residual``, also if
-        too few pairs agree with any transform.
+        If a parameter is out of range, or the numbers of points differ. If the points do not
+        determine the model, because they are too few or lie on a line. With ``max_residual``, also
+        if too few pairs agree with any transform.
 
     See Also
     --------
@@ -5619,7 +5632,7 @@ def flip(
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -5847,7 +5860,7 @@ def fourier_ellipsoid(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Diameters of the ellipsoid in voxels; one for all axes or one for each.
+        Diameters of the ellipsoid in voxels; one value for all axes or one per axis.
 
     Returns
     -------
@@ -5914,8 +5927,8 @@ def fourier_filter(
         Axes to transform, counted from 0, or backwards from -1; all by default. ``axes=(1, 2)``
         filters slice by slice.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
+        with this function cannot be resumed.
     version : str or int, optional
         Change it when you change the function.
 
@@ -5928,8 +5941,8 @@ def fourier_filter(
     Raises
     ------
     ValueError
-        If there is no such axis. On computation, if a voxel is NaN or infinite, or the shape of the
-        factors is wrong.
+        If the axis does not exist. On computation, if a voxel is NaN or infinite, or the shape of
+        the factors is wrong.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``func`` is not callable.
 
@@ -5974,8 +5987,8 @@ def fourier_gaussian(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     sigma : float, str or sequence of them
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
+        volume with a voxel size. One value for all axes or one per axis.
 
     Returns
     -------
@@ -6024,7 +6037,7 @@ def fourier_shift(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     shift : float or sequence of float
-        The distance in voxels; one for all axes or one for each.
+        The distance in voxels; one value for all axes or one per axis.
 
     Returns
     -------
@@ -6074,7 +6087,7 @@ def fourier_uniform(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Extent of the box in voxels; one for all axes or one for each.
+        Extent of the box in voxels; one value for all axes or one per axis.
 
     Returns
     -------
@@ -6139,13 +6152,13 @@ def frangi(
     beta : float, default: 0.5
         Smaller values suppress blobs more.
     gamma : float, optional
-        The required amount of structure; by default half of the maximum at the first scale, without
-        NaN, which needs an additional sweep.
+        The required amount of structure; by default half of the maximum at the first scale,
+        ignoring NaN. The default needs an additional sweep.
     black_ridges : bool, default: True
         Whether to find dark ridges on a bright background, instead of bright ridges.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6202,11 +6215,11 @@ def from_dask(
     array : dask.array.Array
         An array with 2 to 5 dimensions, which are the last of t, c, z, y, x.
     voxel_size : float or sequence of float, optional
-        Extent of a voxel in ``unit``, one for all axes or one for each.
+        Extent of a voxel in ``unit``, one value for all axes or one per axis.
     unit : str, optional
         Unit of length, e.g. ``"nm"`` or ``"micrometer"``.
     origin : float or sequence of float, optional
-        Position of the first voxel's centre in ``unit``, one number for all axes or one for each.
+        Position of the first voxel's centre in ``unit``, one number for all axes or one per axis.
     index : dict, optional
         The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": 1}``.
 
@@ -6270,10 +6283,10 @@ def fuse(
         different voxel size from the first need matrices that scale them, or ``physical=True``.
     transforms : array_like, table, path or None
         For each tile, the position of its first voxel, or a matrix that maps its indices to
-        positions: square, or homogeneous with the position in its last column. Positions have an
-        entry for each spatial axis. A table, such as a DataFrame or the path of a CSV file, has
-        columns named z, y and x, and a row for each tile, in order. With None, tiles are placed by
-        their own origins.
+        positions. A matrix is square, or homogeneous with the position in its last column.
+        Positions have an entry for each spatial axis. A table can be a DataFrame or the path of a
+        CSV file. It has columns named z, y and x, and a row for each tile, in order. With None,
+        tiles are placed by their own origins.
     physical : bool, default: False
         Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
         indices times the voxel size.
@@ -6297,9 +6310,9 @@ def fuse(
         Dtype of the result; the tiles' dtype by default. Integers are rounded half to even and
         clipped to the dtype's range.
     gain : float or sequence of float, default: 1.0
-        Factor for the voxels; one for all tiles or one for each.
+        Factor for the voxels; one value for all tiles or one per tile.
     offset : float or sequence of float, default: 0.0
-        Number to add after applying ``gain``; one for all tiles or one for each.
+        Number to add after applying ``gain``; one value for all tiles or one per tile.
 
     Returns
     -------
@@ -6312,8 +6325,8 @@ def fuse(
         If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
         is computed instead of opened.
     TypeError
-        If a tile is neither a volume nor an array, or if tiles have different dtypes, have integers
-        of 64 bits, or are bool and would be interpolated or averaged.
+        If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
+        different dtypes, or are bool and would be interpolated or averaged.
 
     See Also
     --------
@@ -6379,7 +6392,7 @@ def gabor(
         The phase of the wave, in radians.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6445,13 +6458,14 @@ def gaussian_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     sigma : float, str or sequence of them
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
+        volume with a voxel size. One value for all axes or one per axis.
     order : int or sequence of int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One for all axes or one for each.
+        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One value for all axes or one per
+        axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6522,8 +6536,8 @@ def gaussian_filter1d(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     sigma : float or str
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size.
     axis : int, default: -1
         The axis to work along, counted from 0, or backwards from -1.
     order : int, default: 0
@@ -6593,11 +6607,11 @@ def gaussian_gradient_magnitude(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     sigma : float, str or sequence of them
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
+        volume with a voxel size. One value for all axes or one per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6662,11 +6676,11 @@ def gaussian_laplace(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     sigma : float, str or sequence of them
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
+        volume with a voxel size. One value for all axes or one per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6725,7 +6739,7 @@ def gaussian_psf(
     Parameters
     ----------
     sigma : float or sequence of float
-        Standard deviation in voxels; one number for all axes or one for each.
+        Standard deviation in voxels; one number for all axes or one per axis.
     ndim : int, default: 3
         Number of axes for a single ``sigma``.
     truncate : float, default: 4.0
@@ -6748,8 +6762,8 @@ def gaussian_psf(
 
     Notes
     -----
-    For a widefield fluorescence microscope, sigma is about ``0.225 * wavelength / NA`` in the plane and
-    ``0.78 * n * wavelength / NA**2`` along z, with the refractive index n and the numerical aperture NA.
+    For a widefield fluorescence microscope with refractive index n and numerical aperture NA, sigma
+    is about ``0.225 * wavelength / NA`` in the plane and ``0.78 * n * wavelength / NA**2`` along z.
 
     References
     ----------
@@ -6784,19 +6798,19 @@ def generic_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     function : callable
-        A function of the voxels under the footprint, a 1-D float64 array in raster order, that
-        returns a number. Numba compiles it, so it can be called millions of times per second. It
-        can be plain Python with the numpy functions that numba supports, a function decorated with
-        ``numba.njit`` (its options are ignored), or a function such as ``np.median``. It must
-        return the same number for the same voxels, and may modify the array.
+        A function that returns a number for the voxels under the footprint. It receives them as a
+        1-D float64 array in raster order. Numba compiles it, so it can be called millions of times
+        per second. It can be plain Python with the numpy functions that numba supports, a function
+        decorated with ``numba.njit`` (its options are ignored), or a function such as
+        ``np.median``. It must return the same number for the same voxels, and may modify the array.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6804,7 +6818,7 @@ def generic_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
     extra_arguments : sequence of numbers or arrays, default: ()
@@ -6812,8 +6826,8 @@ def generic_filter(
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
+        with this function cannot be resumed.
     version : str or int, optional
         Change it when you change the function.
 
@@ -6878,7 +6892,7 @@ def generic_gradient_magnitude(
         derivative along an axis as a lazy volume, like `sobel`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6942,7 +6956,7 @@ def generic_laplace(
         second derivative along an axis as a lazy volume.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7005,16 +7019,16 @@ def grey_closing(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7022,7 +7036,7 @@ def grey_closing(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -7079,16 +7093,16 @@ def grey_dilation(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7096,7 +7110,7 @@ def grey_dilation(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -7154,16 +7168,16 @@ def grey_erosion(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7171,7 +7185,7 @@ def grey_erosion(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -7229,16 +7243,16 @@ def grey_opening(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7246,7 +7260,7 @@ def grey_opening(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -7297,11 +7311,11 @@ def h_maxima(
     image : Volume or numpy.ndarray
         A volume or an array with up to three axes. It must not contain NaN or infinity.
     h : float
-        The height of maxima or the depth of minima, above 0. If it is not an integer, integer
-        volumes are converted to floats.
+        The height of maxima or the depth of minima, above 0. If the height is not an integer,
+        integer volumes are converted to floats.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------
@@ -7349,11 +7363,11 @@ def h_minima(
     image : Volume or numpy.ndarray
         A volume or an array with up to three axes. It must not contain NaN or infinity.
     h : float
-        The height of maxima or the depth of minima, above 0. If it is not an integer, integer
-        volumes are converted to floats.
+        The height of maxima or the depth of minima, above 0. If the height is not an integer,
+        integer volumes are converted to floats.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------
@@ -7413,8 +7427,8 @@ def hed2rgb(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -7453,11 +7467,11 @@ def hessian_matrix(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     sigma : float, str or sequence of them, default: 1.0
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size. One value for all axes or one per axis.
     mode : str or sequence of str, default: "constant"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7561,8 +7575,8 @@ def histogram(
     bins : int, default: 256
         Number of bins.
     range : pair of numbers or Scalar, optional
-        The range of the bins, numbers or lazy numbers; the smallest and the largest voxel by
-        default. Voxels outside are not counted.
+        The range of the bins, as numbers or lazy numbers; by default from the smallest to the
+        largest voxel. Voxels outside are not counted.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -7623,8 +7637,8 @@ def ifftn(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A volume or an array with up to three axes: real numbers without channels, or complex
-        numbers as the channels ``real`` and ``imag``.
+        A volume or an array with up to three axes. Complex numbers are the channels ``real`` and
+        ``imag``; real numbers have no channels.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
     norm : {"backward", "ortho", "forward"}, default: "backward"
@@ -7633,14 +7647,14 @@ def ifftn(
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
-        the voxel size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
+        is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
+        dtypes. It keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
+        If the axis does not exist, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -7687,7 +7701,7 @@ def ifftshift(
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -7697,7 +7711,7 @@ def ifftshift(
 
     Notes
     -----
-    Parts of the volume trade places, which needs no additional sweep for an opened volume.
+    Parts of the volume are exchanged, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -7738,7 +7752,7 @@ def irfftn(
     Raises
     ------
     ValueError
-        If there is no such axis, the volume does not have the channels ``real`` and ``imag``, or
+        If the axis does not exist, the volume does not have the channels ``real`` and ``imag``, or
         ``shape`` does not fit. On computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -7833,8 +7847,8 @@ def joint_histogram(
     bins : int or pair of int, default: 256
         Number of equal bins for the values of ``a`` and of ``b``.
     range : pair of pairs of numbers or Scalar, optional
-        The ranges of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, numbers or lazy
-        numbers; the smallest and the largest voxels by default.
+        The ranges of the bins for ``a`` and ``b``, ``((low, high), (low, high))``, as numbers or
+        lazy numbers. By default, from the smallest to the largest voxel.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all by default.
     nan : {"raise", "omit"}, default: "raise"
@@ -7900,8 +7914,8 @@ def keep_labels(
     labels : Volume or numpy.ndarray
         Labels, bool or integers from 0.
     table : Table, table or path
-        Measurements with a column ``label``: a lazy table such as from `regionprops_table`, a pyarrow or
-        pandas table, or a Parquet file or folder of such files.
+        Measurements with a column ``label``, such as the result of `regionprops_table`. They can be
+        a lazy table, a pyarrow or pandas table, a Parquet file, or a folder of Parquet files.
     column : str
         The name of a numeric column.
     low, high : float, optional
@@ -7954,13 +7968,13 @@ def keep_largest(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A bool volume, to use its connected components, or integer labels, to count the voxels of each
-        label even if they are not connected. 0 is background.
+        A bool volume, which is divided into connected components, or integer labels. The voxels of a
+        label are counted together even if they are not connected. 0 is background.
     k : int, default: 1
         The number to keep. If sizes are equal, the lowest ids are kept.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
@@ -7985,8 +7999,8 @@ def keep_largest(
     Notes
     -----
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     Examples
     --------
@@ -8016,16 +8030,16 @@ def label(
     mask : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels of any dtype are foreground.
     connectivity : {1, 2, 3} or array_like, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2
-        to include shared edges, 3 to include shared corners. An array is used as ``structure``,
-        which is scipy's second parameter.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners. An array is used as ``structure``, which is scipy's second
+        parameter.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
     by_value : bool, default: False
         Whether neighbours are connected only if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     dtype : dtype, optional
         Dtype of the labels: uint32 by default, uint64 for volumes of 2**32 or more voxels.
 
@@ -8053,8 +8067,8 @@ def label(
     The result is identical to `scipy.ndimage.label`.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -8083,7 +8097,7 @@ def label2rgb(
     bg_color: Colour | None = (0, 0, 0),
     image_alpha: float = 1,
 ) -> Volume:
-    """Colour labels, over an image if there is one.
+    """Colour labels, optionally on top of an image.
 
     Parameters
     ----------
@@ -8101,7 +8115,7 @@ def label2rgb(
     bg_label : int, default: 0
         The label of the background, 0 or more.
     bg_color : sequence of float or str, default: (0, 0, 0)
-        The colour of the background; None leaves the image unchanged there.
+        The colour of the background; with None, the image is unchanged in the background.
     image_alpha : float, default: 1
         Opacity of the image, from 0 to 1, on a white background.
 
@@ -8178,7 +8192,7 @@ def labeled_comprehension(
     ------
     ValueError
         If a volume is computed instead of stored, shapes differ, or ``index`` is None or has labels
-        below 1; if a label's bounding box needs more memory than is available.
+        below 1. If a label's bounding box needs more memory than is available.
     TypeError
         If an input is neither a volume nor an array, or has an unsupported dtype.
 
@@ -8189,7 +8203,7 @@ def labeled_comprehension(
 
     Notes
     -----
-    One sweep finds the boxes; then the boxes of ``index`` are read.
+    One sweep finds the bounding boxes; then the boxes of the labels in ``index`` are read.
 
     References
     ----------
@@ -8219,7 +8233,7 @@ def laplace(
         A volume or an array with up to three axes.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -8270,11 +8284,11 @@ def local_maxima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. NaN is never an extremum, and does not prevent
-        its neighbours from being one.
+        A volume or an array with up to three axes. NaN is never an extremum, but its neighbours can
+        be.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face.
+        centre, including all neighbours that share a face.
     connectivity : {1, 2, 3}, optional
         The largest number of steps along axes between neighbours, instead of ``footprint``; by
         default the number of axes.
@@ -8304,8 +8318,8 @@ def local_maxima(
     The result is identical to scikit-image's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -8328,11 +8342,11 @@ def local_minima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. NaN is never an extremum, and does not prevent
-        its neighbours from being one.
+        A volume or an array with up to three axes. NaN is never an extremum, but its neighbours can
+        be.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face.
+        centre, including all neighbours that share a face.
     connectivity : {1, 2, 3}, optional
         The largest number of steps along axes between neighbours, instead of ``footprint``; by
         default the number of axes.
@@ -8361,8 +8375,8 @@ def local_minima(
     The result is identical to scikit-image's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -8538,22 +8552,22 @@ def map_coordinates(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     coordinates : Volume or numpy.ndarray
-        The position in the volume for each voxel of the result, in voxels: a volume of the same
-        shape with a channel for each axis, in the order z, y, x.
+        For each voxel of the result, its position in the volume, in voxels. The field has the shape
+        of the volume, with a channel for each axis in the order z, y, x.
     max_displacement : float, str or sequence of them
         The maximum distance between a voxel and its position along each axis, in voxels or as a
-        length such as ``"200 nm"``. One for all axes or one for each. If a voxel is further away,
-        the run raises an error that specifies the voxel.
+        length such as ``"200 nm"``. One value for all axes or one per axis. If a voxel is further
+        away, the run raises an error that specifies the voxel.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -8642,8 +8656,8 @@ def map_instances(
         Memory in bytes that the function needs for each voxel of a tile, in addition to its input.
         The plan includes it.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
+        with this function cannot be resumed.
     version : str or int, optional
         Change it when you change the function.
 
@@ -8670,9 +8684,9 @@ def map_instances(
     Notes
     -----
     The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel
-    gets the label from its tile. An object of a tile that only covers voxels of different tiles can
-    join objects, but has no voxels of its own. Labels are joined across faces of tiles; across
-    edges and corners, they are joined through the tiles in between.
+    gets the label from its tile. An object that lies only in voxels of other tiles can join
+    objects, but has no voxels in the result. Labels are joined across faces of tiles; across edges
+    and corners, they are joined through the tiles in between.
 
     Two sweeps. A slab runs the function on all tiles that intersect it. The labels of tiles are
     stored for the second sweep, so the function runs once for each tile and slab. Slabs need the
@@ -8719,8 +8733,8 @@ def map_labels(
         ``mask``, or None to remove the object. It may be called several times for an object, and
         must return the same result.
     dtype : dtype, optional
-        By default, the function returns a bool array, the object's new voxels, and the result is a
-        volume of labels. Where several objects overlap, the largest label wins. With a dtype, the
+        By default, the function returns the object's new voxels as a bool array, and the result is
+        a volume of labels. Where several objects overlap, the largest label wins. With a dtype, the
         function returns numbers, which are used within the object's original voxels; the result is
         0 elsewhere.
     volumes : sequence of Volume, default: ()
@@ -8754,8 +8768,9 @@ def map_labels(
     Notes
     -----
     Two sweeps: the first finds the bounding boxes, and the second calls the function. An object is
-    processed in each slab that its box intersects. A worker holds the result of a slab, and at any
-    time boxes with as many voxels. For larger boxes, an error suggests more memory or deeper slabs.
+    processed in each slab that its box intersects. A worker holds the result of a slab, and boxes
+    with at most as many voxels as the slab. For larger boxes, an error suggests more memory or
+    deeper slabs.
 
     References
     ----------
@@ -8807,15 +8822,15 @@ def map_overlap(
         of ones, or the dtype of the first volume if this call fails.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
+        with this function cannot be resumed.
     version : str or int, optional
         Change it when you change the function.
     deterministic : bool, default: True
@@ -8836,7 +8851,8 @@ def map_overlap(
     ------
     ValueError
         If no volume is given, shapes differ, or a parameter is out of range. On computation, if the
-        function returns a different kind of number from ``dtype``, or integers that it cannot hold.
+        function returns a different kind of number from ``dtype``, or integers that ``dtype``
+        cannot hold.
     TypeError
         If ``func`` is not callable, or a volume is neither a volume nor an array.
 
@@ -8873,8 +8889,8 @@ def mark_boundaries(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume, or one with three channels: red, green and blue. Bool and unsigned integers of up to
-        16 bits are scaled to the range from 0 to 1; floats keep their scale.
+        A volume without channels, or with the three channels red, green and blue. Bool and unsigned
+        integers of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
     label_img : Volume or numpy.ndarray
         Bool or integer labels of the same shape.
     color : sequence of float or str, default: (1, 1, 0)
@@ -8935,8 +8951,8 @@ def match_histograms(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     reference : Volume or numpy.ndarray
-        A volume of any shape and dtype. If it has channels, they must be the volume's, and each
-        channel is matched separately.
+        A volume of any shape and dtype. If it has channels, they must be the same as the volume's,
+        and each channel is matched separately.
     nbins : int, default: 65536
         Maximum number of distinct values of floats, and of integers of more than 16 bits. If there
         are more, they are counted in this number of equal bins. For other dtypes, every value is
@@ -8968,8 +8984,8 @@ def match_histograms(
     Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
     scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
     float64. With more, all voxels in a bin get the same intensity. For the largest voxel of a bin,
-    it differs from scikit-image's by at most the distance between the centres of two occupied bins
-    of the reference plus half a bin.
+    the difference from scikit-image has a limit: half a bin plus the distance between the centres
+    of two occupied bins of the reference.
 
     References
     ----------
@@ -9002,8 +9018,9 @@ def match_template(
         template centred there. If False, the result is smaller, and each voxel is the similarity
         with the template beginning there.
     mode : {"constant", "edge", "reflect", "symmetric"}, default: "constant"
-        How to extend the volume beyond its edges with ``pad_input``: by ``constant_values``, by the
-        outer voxels, or mirrored without (``"reflect"``) or with the outer voxels.
+        How to extend the volume beyond its edges with ``pad_input``: by ``constant_values``, or by
+        the outer voxels (``"edge"``). ``"reflect"`` mirrors the volume without its outer voxels,
+        and ``"symmetric"`` with them.
     constant_values : float, default: 0.0
         The value beyond the edges for ``"constant"``.
 
@@ -9011,7 +9028,7 @@ def match_template(
     -------
     Volume
         A float32 volume: Pearson's correlation of the template and the surrounding voxels, from -1
-        to 1; 0 where these are constant, and NaN where any of them is NaN or infinite.
+        to 1. It is 0 where these voxels are constant, and NaN where any of them is NaN or infinite.
 
     Raises
     ------
@@ -9028,10 +9045,10 @@ def match_template(
 
     Notes
     -----
-    One sweep. Blocks of the volume's own grid are Fourier transformed, so the result does not
-    depend on slabs. The last bits may depend on scipy's version. Blocks have 128 voxels along each
-    axis in three dimensions, or more for templates of more than 32. Voxels are first rounded to
-    float32. The error is about 1e-6.
+    One sweep. Blocks at fixed positions are Fourier transformed, so the result does not depend on
+    slabs. The last bits may depend on scipy's version. Blocks have 128 voxels along each axis in
+    three dimensions, or more for templates of more than 32. Voxels are first rounded to float32.
+    The error is about 1e-6.
 
     References
     ----------
@@ -9064,10 +9081,10 @@ def max(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9137,13 +9154,13 @@ def maximum_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -9151,7 +9168,7 @@ def maximum_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -9330,10 +9347,10 @@ def mean(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9402,10 +9419,10 @@ def median(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9473,13 +9490,13 @@ def median_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -9487,7 +9504,7 @@ def median_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -9547,12 +9564,12 @@ def meijering(
         Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     alpha : float, optional
         The weight of the other eigenvalues, from -1000 to 1000, which selects long and flat
-        structures; by default ``1 / (axes + 1)``, with the number of axes.
+        structures. By default ``1 / (axes + 1)``, where ``axes`` is the number of axes.
     black_ridges : bool, default: True
         Whether to find dark ridges on a bright background, instead of bright ridges.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -9632,9 +9649,9 @@ def meshes(
     Raises
     ------
     ValueError
-        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, a parameter
-        is invalid, or the labels are computed instead of stored or do not have three axes. On
-        computation, if an object's box needs more memory than is available.
+        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, or a
+        parameter is invalid. If the labels are computed instead of stored, or do not have three
+        axes. On computation, if an object's box needs more memory than is available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
@@ -9684,10 +9701,10 @@ def min(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9758,13 +9775,13 @@ def minimum_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -9772,7 +9789,7 @@ def minimum_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -9952,16 +9969,16 @@ def morphological_gradient(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -9969,7 +9986,7 @@ def morphological_gradient(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -10028,16 +10045,16 @@ def morphological_laplace(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -10045,7 +10062,7 @@ def morphological_laplace(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -10118,11 +10135,11 @@ def normalize_slices(
         slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
-        without negative numbers if no slice has a percentile below 0; for floats, it is 0 to 1 or
-        -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
+        without negative numbers if no slice has a percentile below 0. For floats, the range is 0 to
+        1 or -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all by default.
-        The remaining voxels are also changed.
+        All voxels are changed, including voxels outside of the mask.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     dtype : dtype, optional
@@ -10132,15 +10149,15 @@ def normalize_slices(
     -------
     Volume
         Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice with mean m and standard
-        deviation s: float32 (float64 for wide dtypes), computed in float64. A constant
-        slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as from
-        `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
+        deviation s. The dtype is float32 (float64 for wide dtypes); computation is in float64. A
+        constant slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as
+        from `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
         included voxels does not change, except for rounding.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has only one, or a parameter is out of range. On
+        If the axis does not exist, the volume has only one axis, or a parameter is out of range. On
         computation, if an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is
         included.
     TypeError
@@ -10193,28 +10210,30 @@ def open(
     Parameters
     ----------
     path : str, os.PathLike, dict, array_like, Scalar or list
-        A local path, a ``s3://``, ``gs://`` or ``https://`` URL, a TensorStore spec, or an array
-        with 2 to 5 dimensions, which are the last of t, c, z, y, x. Arrays of numpy, h5py, zarr,
-        dask, xarray and other libraries with slicing are accepted. So are lazy arrays such as the
-        projection ``bv.max(v, axis="z")``, with the last axes of c, z, y, x, or with ``axes``. A
-        list or glob of these opens as one volume, concatenated along z. A path may begin with the
-        name of its format, as in ``"precomputed://gs://bucket/em"``. Supported formats are
+        A local path, a ``s3://``, ``gs://`` or ``https://`` URL, or a TensorStore spec.
+        Alternatively, an array with 2 to 5 dimensions, which are the last of t, c, z, y, x. Arrays
+        of numpy, h5py, zarr, dask, xarray and other libraries with slicing are accepted. Lazy
+        arrays such as the projection ``bv.max(v, axis="z")`` are accepted as well; their axes are
+        the last of c, z, y, x, unless ``axes`` specifies them. A list or glob is opened as one
+        volume, concatenated along z. A path may begin with the name of its format, as in
+        ``"precomputed://gs://bucket/em"``. Supported formats are
         files of bioio's plugins; OME-Zarr; zarr in a zip file; zarr (v2, v3); N5; neuroglancer
         precomputed; DICOM; a TIFF file; ND2; CZI; a directory or glob of PNG, JPEG or TIFF
         slices; HDF5; a .npy file; NIfTI; NRRD; MetaImage; MRC; or raw binary.
     voxel_size : float or sequence of float, optional
-        Extent of a voxel in ``unit``, one for all axes or one for each; taken from the metadata by
-        default.
+        Extent of a voxel in ``unit``, one value for all axes or one per axis; taken from the
+        metadata by default.
     unit : str, optional
         Unit of length, e.g. ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
     origin : float or sequence of float, optional
-        Position of the first voxel's centre in ``unit``, one number for all axes or one for each;
+        Position of the first voxel's centre in ``unit``, one number for all axes or one per axis;
         taken from the metadata by default.
     axes : str or sequence of str, optional
-        The axes, if a file does not specify them or is wrong: a letter from t, c, z, y, x for each
-        axis, in stored order. ``"tyx"`` opens a stack of frames as a movie, and ``"xyz"`` an array
-        with x as its first axis. Axes of extent 1 remain if they are listed, even if a file does
-        not store them. By default, arrays keep axes t and c of extent 1, and most files drop them.
+        The axes, if a file does not specify them or specifies them incorrectly. Pass a letter from
+        t, c, z, y, x for each axis, in stored order. ``"tyx"`` opens a stack of frames as a movie,
+        and ``"xyz"`` an array with x as its first axis. Axes of extent 1 remain if they are listed,
+        even if a file does not store them. By default, arrays keep axes t and c of extent 1, and
+        most files drop them.
     index : dict, optional
         The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": "DAPI"}``.
     dataset : str, optional
@@ -10298,14 +10317,15 @@ def open_tiles(
     ----------
     source : path, list of paths or table
         An XML file of BigStitcher (SpimData with images in HDF5, N5, OME-Zarr or TIFF) or of
-        TeraStitcher. Alternatively a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an
-        OME-TIFF with several images, or an OME-Zarr plate, well or series. Positions are then stage
-        positions in OME-TIFF, and transforms in multiview-stitcher's own zarr files. For other
-        images, they are the origins, such as the translations of OME-Zarr. Alternatively a CSV file
-        or a table with a column ``path`` and a column for each axis, in voxels.
+        TeraStitcher. Alternatively, a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an
+        OME-TIFF with several images, or an OME-Zarr plate, well or series. In this case, OME-TIFF
+        files contain the positions as stage positions, and multiview-stitcher's own zarr files as
+        transforms. For all other images, positions are the origins, such as the translations of
+        OME-Zarr. Alternatively, a CSV file or a table with a column ``path`` and a column for each
+        axis, in voxels.
     index : dict, optional
         The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
-        several. For BigStitcher, use its numbers or names.
+        several. For BigStitcher, use the numbers or names of the project.
     transform_key : str, optional
         The name of a multiview-stitcher transform; needed if its files contain several.
 
@@ -10314,9 +10334,10 @@ def open_tiles(
     tiles : list of Volume
         The opened tiles.
     transforms : numpy.ndarray
-        For each tile, a matrix that maps its indices to positions in voxels, with the position in
-        its last column: (tiles, axes, axes + 1). BigStitcher's registrations are divided by the
-        calibration, so the fused volume has the voxel size of the first tile.
+        An array of shape (tiles, axes, axes + 1). The matrix of each tile maps its indices to
+        positions in voxels; the last column is the position of the tile. BigStitcher's
+        registrations are divided by the calibration, so the fused volume has the voxel size of the
+        first tile.
 
     Raises
     ------
@@ -10385,10 +10406,10 @@ def outlines(
     Table
         A lazy table of the corners of all outlines, sorted by ``label``, then ``y``, then ``x``.
         Coordinates refer to the corners of pixels: the first pixel extends from 0 to 1. ``corner``
-        describes the turn as a sum: 4 if the outline continues to the right instead of the left, 2
-        if it continues down instead of up, and 1 if the pixel in between belongs to the label.
-        ``table.to("regions.geojson")`` writes polygons with holes: one for each label, or several
-        if its pixels are not connected by sides.
+        describes the turn as a sum. The sum includes 4 if the outline continues to the right
+        instead of the left, and 2 if it continues down instead of up. It includes 1 if the pixel in
+        between belongs to the label. ``table.to("regions.geojson")`` writes polygons with holes:
+        one for each label, or several if its pixels are not connected by sides.
 
     Raises
     ------
@@ -10441,9 +10462,9 @@ def pad(
         Number of voxels before and after: one number for all sides, a pair for all axes, or a pair
         for each axis.
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "constant"
-        The values outside: ``constant_values``, the outer voxels (``"edge"``), the mirrored volume
-        without (``"reflect"``) or with (``"symmetric"``) the outer voxel, or the repeated volume
-        (``"wrap"``).
+        The values outside. ``"constant"`` uses ``constant_values``, and ``"edge"`` the outer
+        voxels. ``"reflect"`` mirrors the volume without its outer voxels, and ``"symmetric"`` with
+        them. ``"wrap"`` repeats the volume.
     constant_values : float, default: 0
         The value outside for ``"constant"``, a number of the volume's dtype.
 
@@ -10505,7 +10526,7 @@ def peak_local_max(
         are compared like others.
     min_distance : int or sequence of int, default: 1
         The smallest distance between two peaks, in steps along each axis. A peak is the maximum of
-        all voxels within this distance. One number for all axes or one for each.
+        all voxels within this distance. One number for all axes or one per axis.
     threshold_abs : float, optional
         Peaks must be higher than this; by default, higher than the smallest voxel.
     threshold_rel : float, optional
@@ -10528,10 +10549,10 @@ def peak_local_max(
     Returns
     -------
     Table
-        A lazy table with a row for each peak: ``rank`` 1, 2, ... from the highest peak, the
-        position in columns with names of axes (``z``, ``y``, ``x``), and the ``intensity``. Equal
-        peaks are in raster order. With ``labels``, there is a column ``label``, and peaks are
-        ordered by label unless ``num_peaks`` excludes some.
+        A lazy table with a row for each peak. The columns are ``rank`` (1, 2, ... from the highest
+        peak), the position (``z``, ``y``, ``x``), and the ``intensity``. Equal peaks are in raster
+        order. With ``labels``, there is a column ``label``, and peaks are ordered by label unless
+        ``num_peaks`` excludes some.
 
     Raises
     ------
@@ -10550,9 +10571,9 @@ def peak_local_max(
     -----
     Peaks and their order are identical to scikit-image's, which returns the positions as an array.
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
-    second finds the peaks. With ``labels``, there are two more, because in a label with a single
-    intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes each;
-    without enough memory, it raises an error.
+    second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
+    single intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes
+    each; without enough memory, it raises an error.
 
     References
     ----------
@@ -10624,8 +10645,8 @@ def percentile(
     next digits of the order statistics from a histogram of order-preserving keys.
 
     Along axes, one sweep collects lines of at most 4096 bytes for each percentile, if all voxels
-    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype. The result
-    then has at most 65536 elements for one percentile and 32768 for two.
+    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype. In this case,
+    the result has at most 65536 elements for one percentile, and 32768 for two.
 
     References
     ----------
@@ -10659,13 +10680,13 @@ def percentile_filter(
         The percentile, from 0 to 100, or from -100 to 0: -20 is 80. The result is a value from the
         footprint, without interpolation.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -10673,7 +10694,7 @@ def percentile_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -10743,8 +10764,8 @@ def pixel_classifier(
     Raises
     ------
     ValueError
-        If scikit-learn is not installed, there are fewer than two classes, shapes do not match, a
-        position is outside of the volume, or a feature of an example is not finite.
+        If scikit-learn is not installed, shapes do not match, or there are fewer than two classes.
+        If a position is outside of the volume, or a feature of an example is not finite.
     TypeError
         If the examples are not integers, or ``forest`` is not one of these classifiers.
 
@@ -10755,9 +10776,9 @@ def pixel_classifier(
 
     Notes
     -----
-    Training is immediate, in this process. Labels are read piece by piece, and features are only
-    computed around examples. With the same versions of scikit-learn and numpy, the same examples
-    give the same forest. Train once, and use the saved file for all volumes.
+    Training takes place immediately, in the current process. Labels are read piece by piece, and
+    features are only computed around examples. With the same versions of scikit-learn and numpy,
+    the same examples give the same forest. Train once, and use the saved file for all volumes.
 
     References
     ----------
@@ -10816,9 +10837,9 @@ def plan(
         Number of slabs in flight. By default one for every four cores, and more if much of the work on
         a slab is single-threaded and the memory suffices.
     machines : int, optional
-        Number of machines that share the slabs, for runners with several. Slabs are made small enough
-        for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
-        ``parallelism``, otherwise 1.
+        Number of machines that share the slabs, for runners with several machines. Slabs are made small
+        enough for each machine to get many. By default, Beam's option ``max_num_workers``,
+        ``num_workers`` or ``parallelism``, otherwise 1.
     threads : int, optional
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
@@ -10837,7 +10858,7 @@ def plan(
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-        runs with ``options`` and runs that may use more than half of the free memory. These use
+        runs with ``options`` and runs that may use more than half of the free memory. Such runs use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
@@ -10847,18 +10868,20 @@ def plan(
         more than five seconds print a line for each pass.
     accelerator : str, optional
         The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
-        Dataflow provisions machines accordingly; other runners ignore it.
+        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+        ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
         Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
-        its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
-        fail on the GPU are then computed on the CPU. The results have the same bits.
+        its worker. "auto" does so only if there is a GPU and the estimated gain outweighs the copies.
+        With "auto", slabs that fail on the GPU are computed on the CPU. Results are bit-identical in
+        all cases.
     device_memory : int or str, optional
-        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
-        memory by default.
+        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; by default
+        0.8 of the GPU's free memory.
     max_retries : int, default: 1
         How often to retry a step that raises the same error again, unless a machine or the storage
-        caused it. Then the run ends, even if its runner would continue to retry.
+        caused the error. After these retries, the run ends, even if its runner would continue to
+        retry.
 
     Returns
     -------
@@ -10972,10 +10995,10 @@ def predict(
         A volume or an array with up to three axes.
     model : path, callable or ModelHandler
         The path or URL of an ``.onnx`` file, or of a TorchScript (``.pt``) or `torch.export`
-        (``.pt2``) file. Alternatively, a function from float32 arrays with the axes batch, c, z, y,
-        x to arrays with the same number of patches, or an Apache Beam `ModelHandler` for numpy
-        arrays c, z, y, x. Input channels are the volume's channels. A network for ``(batch, c, y,
-        x)`` runs slice by slice.
+        (``.pt2``) file. Alternatively, a function of float32 arrays with the axes batch, c, z, y,
+        x, which returns arrays with the same number of patches. An Apache Beam `ModelHandler` for
+        numpy arrays c, z, y, x is accepted as well. Input channels are the volume's channels. A
+        network for ``(batch, c, y, x)`` runs slice by slice.
     mode : {"auto", "valid", "blend"}, default: "auto"
         ``"valid"``: equal to one pass over the whole volume; patches overlap by ``context``, which
         is discarded. ``"blend"``: patches overlap and are averaged with weights. ``"auto"`` is
@@ -10983,19 +11006,19 @@ def predict(
         output of the network; otherwise it is ``"blend"``.
     patch : int or sequence of int, optional
         Input extent of the network along z, y, x (y, x for a network of slices). Larger patches
-        discard less and need more memory. By default, up to two million voxels; if the size does
+        discard less and need more memory. By default, up to two million voxels. If the size does
         not change the result, the plan selects the size that fits in memory and discards least.
     context : int or sequence, optional
         The reach of the network: how far the result of a voxel depends on others. One number for all
         axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
     stride : int or sequence of int, optional
-        The product of the network's pooling factors: if the input is shifted by multiples of it,
-        the result is shifted equally. Patches start at multiples of it.
+        The product of the network's pooling factors. If the input is shifted by multiples of the
+        stride, the result is shifted equally. Patches start at multiples of the stride.
     overlap : int or sequence of int, optional
         Number of voxels shared by adjacent patches, for ``mode="blend"``; half a patch by default.
     blend : {"bump", "gaussian", "linear", "none"}, default: "bump"
-        The weights for ``mode="blend"``: chunkflow's bump function, nnU-Net's Gaussian (sigma is an
-        eighth of a patch), linear towards the middle, or constant.
+        The weights for ``mode="blend"``: chunkflow's bump function, nnU-Net's Gaussian, linear
+        towards the middle, or constant. The sigma of the Gaussian is an eighth of a patch.
     slices : int, optional
         For a network of slices: the odd number of neighbouring slices that are its input channels.
     channels_out : int or sequence of str, optional
@@ -11010,18 +11033,19 @@ def predict(
         voxels such as ``("1%", "99%")``. ``"patch"`` normalizes each patch to mean 0 and standard
         deviation 1; the result then depends on the grid of patches.
     mask : Volume or numpy.ndarray, optional
-        The network is not run on patches without a nonzero voxel of this mask in their results.
+        A mask. The network is not run on patches that contribute to no nonzero voxel of the mask.
     fill : float, default: 0.0
         The result where the network is not run.
     augment : {"flips", "rot90", "d4", "cube"}, optional
-        Which transformed copies of each patch to average over: flips along all axes (8 runs of the
-        network), quarter turns in the plane (4), these and their mirror images (8), or all
-        rotations and reflections of a cube (48).
+        The transformed copies of each patch to average over. ``"flips"`` are flips along all axes
+        (8 runs of the network), and ``"rot90"`` quarter turns in the plane (4). ``"d4"`` adds the
+        mirror images of the turns (8), and ``"cube"`` includes all rotations and reflections of a
+        cube (48).
     offsets : sequence, optional
-        For ``augment`` with channels that describe pairs of voxels, such as affinities: for each
-        channel, the offset along z, y, x (y, x for a network of slices) from a voxel to the other
-        voxel of the pair, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are affinities between
-        each voxel and the previous one. The context grows by the longest offset.
+        Required for ``augment`` if channels describe pairs of voxels, such as affinities. For each
+        channel, pass None or the offset from a voxel to the other voxel of the pair. Offsets are
+        along z, y, x, or y, x for a network of slices. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are
+        affinities between each voxel and the previous one. The context grows by the longest offset.
     edges : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, like ``mode`` of `gaussian_filter`.
     cval : float, default: 0.0
@@ -11030,8 +11054,8 @@ def predict(
         The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available. On CUDA,
         deterministic algorithms without TF32 are requested; bits may differ from the CPU's.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
+        with this function cannot be resumed.
     version : str or int, optional
         Change it when you change the function.
 
@@ -11043,9 +11067,9 @@ def predict(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the network fails on a patch of noise, or returns numbers
-        that are not finite or an unexpected number of channels. If ``model`` is a PyTorch file
-        and ``options.trust_models`` is False, because such files can execute code.
+        If a parameter is out of range, or the network fails on a patch of noise. If it returns
+        numbers that are not finite, or an unexpected number of channels. If ``model`` is a PyTorch
+        file and ``options.trust_models`` is False, because such files can execute code.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``model`` cannot be run.
     FileNotFoundError, ImportError
@@ -11059,10 +11083,11 @@ def predict(
     Notes
     -----
     One sweep; percentiles need additional sweeps. `predict` runs the network twice on noise, to
-    determine its shapes and memory, and whether it returns the same bits. If it does not, a warning
-    is issued, and the result is stored and never computed twice. NaN voxels are passed to the
-    network. NaN or infinity from a patch without such voxels is an error of the run. The digest of
-    the file is a part of the run's identity; workers read the file from its original location.
+    determine its shapes and memory, and whether it returns the same bits. If the bits differ, a
+    warning is issued, and the result is stored and never computed twice. NaN voxels are passed to
+    the network. If the network returns NaN or infinity for a patch without such voxels, the run
+    stops with an error. The digest of the file is a part of the run's identity; workers read the
+    file from its original location.
 
     References
     ----------
@@ -11092,7 +11117,8 @@ def preview(
 
     Use it to look at a large volume in seconds. Stored volumes are subsampled: a coarse level of
     the pyramid or every n-th voxel is read. Expressions are computed at full resolution: whole
-    planes if little data must be read, otherwise only their centre. A note reports which.
+    planes if little data must be read, otherwise only their centre. A note reports which of the two
+    was computed.
 
     Parameters
     ----------
@@ -11107,8 +11133,8 @@ def preview(
     percentiles : tuple of float, default: (0.5, 99.5)
         Percentiles of the intensities to show as black and white.
     labels : bool, Volume or numpy.ndarray, optional
-        Whether voxels are labels, each with its own colour; by default for results of `label`, and
-        for integers of 32 and 64 bits. Alternatively, labels of the same shape, bool or integers,
+        Whether voxels are labels, each with its own colour. By default, results of `label` and
+        integers of 32 and 64 bits are. Alternatively, labels of the same shape, bool or integers,
         with boundaries to draw on the picture.
     most_bytes : int, default: 536870912
         Maximum bytes of chunks to read: for each section of a stored volume, or for all sections of
@@ -11122,8 +11148,8 @@ def preview(
     Raises
     ------
     ValueError
-        If ``at`` is outside of the volume, a parameter is out of range, labels have a different
-        shape, or every section would read more than ``most_bytes``.
+        If ``at`` is outside of the volume, a parameter is out of range, or labels have a different
+        shape. If every section would read more than ``most_bytes``.
 
     See Also
     --------
@@ -11131,8 +11157,8 @@ def preview(
 
     Notes
     -----
-    For a large volume, whole-volume numbers and labels are only computed for its centre. The note
-    reports this.
+    For a large volume, whole-volume numbers and labels are only computed for its centre. A note
+    next to the picture reports this.
 
     Examples
     --------
@@ -11163,7 +11189,7 @@ def prewitt(
         The axis of the derivative, counted from 0, or backwards from -1.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -11291,7 +11317,7 @@ def profile_line(
         read the whole image. By default 0 for bool and 1 for other dtypes.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -11309,9 +11335,9 @@ def profile_line(
     Raises
     ------
     ValueError
-        If a point does not have a finite number for each axis, the profile has more than 4,194,304
-        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 5 (above 0 for
-        bool).
+        If a point does not have a finite number for each axis, or ``order`` is above 5 (above 0 for
+        bool). If the profile has more than 4,194,304 samples, or ``linewidth`` is above 1 for three
+        axes.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -11378,7 +11404,7 @@ def random_noise(
     amount : float, optional
         Fraction of voxels to set, 0 to 1; 0.05 by default.
     salt_vs_pepper : float, optional
-        Fraction of salt among them, 0 to 1; 0.5 by default.
+        Fraction of salt among the set voxels, 0 to 1; 0.5 by default.
     peak : float, optional
         Number of photons for a voxel of 1; 256 by default for integers of 8 bits, 65536 for 16
         bits. It is required for other dtypes.
@@ -11447,13 +11473,13 @@ def rank_filter(
         The rank: 0 is the smallest value, 1 the next one, -1 the largest, and -2 the second
         largest.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -11461,7 +11487,7 @@ def rank_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -11517,7 +11543,7 @@ def reconstruction(
         ``"dilation"`` grows the seed, ``"erosion"`` shrinks it.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------
@@ -11579,8 +11605,8 @@ def region_adjacency(
     intensity : Volume or numpy.ndarray, optional
         A boundary volume with the shape of the labels, e.g. membrane probabilities.
     affinities : Volume or numpy.ndarray, optional
-        Three channels instead of ``intensity`` (axes c, z, y, x): the affinity of each voxel with
-        the previous one along z, y and x, as numbers of at most 32 bits.
+        Instead of ``intensity``, a volume with three channels (axes c, z, y, x), of at most 32
+        bits. The channels are the affinity of each voxel with the previous voxel along z, y and x.
     value : {"max", "mean"}, default: "max"
         The value of a face with ``intensity``: the maximum or mean of its two voxels.
     bins : int, default: 0
@@ -11651,31 +11677,32 @@ def regionprops_table(
         name ``intensity_image`` is also accepted. Each of several channels has its own columns,
         which end with its name or number, as in ``intensity_mean-DAPI``.
     properties : str or sequence of str, optional
-        Names of the properties, or one name, as in scikit-image: ``num_pixels``, ``area``,
-        ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,
-        ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (for two axes); with
-        ``intensity`` also ``intensity_min``, ``intensity_max``, ``intensity_mean``,
-        ``intensity_std`` and ``centroid_weighted``. Properties that scikit-image lacks are
-        ``principal_axes``, ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. All
-        these are computed by default. On request: ``area_bbox``, ``area_convex``,
-        ``centroid_local``, ``solidity``, ``feret_diameter_max``, ``euler_number``,
-        ``inertia_tensor``, ``moments``, ``moments_central`` and ``moments_normalized`` (exponents
-        up to 3 in total); for two axes ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and
-        ``moments_hu`` (the last three for voxels with equal sides); with ``intensity``
-        ``minimum_position`` and ``maximum_position`` (in voxels, the first of several; scipy's
-        names), ``centroid_weighted_local``, ``moments_weighted``, ``moments_weighted_central``,
-        ``moments_weighted_normalized`` and (for two axes) ``moments_weighted_hu``, and with
-        integers of up to 16 bits ``intensity_median``. ``area_filled`` includes the holes of a
-        region, and is the last column; it needs stored labels, and reads the bounding box of each
-        region.
+        Names of the properties, or one name, as in scikit-image. These are computed by default:
+        ``num_pixels``, ``area``, ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``,
+        ``axis_major_length``, ``axis_minor_length``, ``inertia_tensor_eigvals``, and
+        ``orientation`` for two axes. With ``intensity``, so are ``intensity_min``,
+        ``intensity_max``, ``intensity_mean``, ``intensity_std`` and ``centroid_weighted``. The
+        defaults also include properties that scikit-image lacks: ``principal_axes``,
+        ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. These are computed on
+        request: ``area_bbox``, ``area_convex``, ``centroid_local``, ``solidity``,
+        ``feret_diameter_max``, ``euler_number``, ``inertia_tensor``, ``moments``,
+        ``moments_central`` and ``moments_normalized``. Exponents of moments are up to 3 in total.
+        Two axes add ``eccentricity``, and for voxels with equal sides ``perimeter``,
+        ``perimeter_crofton`` and ``moments_hu``. With ``intensity``, you can request
+        ``centroid_weighted_local``, ``moments_weighted``, ``moments_weighted_central``,
+        ``moments_weighted_normalized``, and ``moments_weighted_hu`` for two axes.
+        ``minimum_position`` and ``maximum_position`` are in voxels, the first of several; their
+        names are scipy's. ``intensity_median`` needs integers of up to 16 bits. ``area_filled``
+        includes the holes of a region, and is the last column; it needs stored labels, and reads
+        the bounding box of each region.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
-        default. ``"voxel_size"`` uses the volume's.
+        Extent of a voxel, for areas, centroids and lengths: one value for all axes or one per axis; 1
+        by default. ``"voxel_size"`` uses the voxel size of the volume.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities raise an error on computation or are ignored.
     intensity_quantiles : sequence of float, default: ()
-        Quantiles, from 0 to 1, of integer intensities of up to 16 bits, computed as by
-        `numpy.quantile`, in columns such as ``intensity_quantile-0.25``.
+        Quantiles to compute, from 0 to 1, as in `numpy.quantile`. Intensities must be integers of
+        up to 16 bits. The columns have names such as ``intensity_quantile-0.25``.
     extra_properties : sequence or mapping of callable, default: ()
         Functions of a region's mask in its bounding box, or of its mask and intensities, as in
         scikit-image. Each returns a number for a column with the function's name, as float64 or
@@ -11769,8 +11796,8 @@ def register(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the volumes differ in axes or voxel size, have several
-        channels, time points or no voxels, or no transform reaches ``min_quality``.
+        If a parameter is out of range, or no transform reaches ``min_quality``. If the volumes
+        differ in axes or voxel size, or have several channels, time points or no voxels.
     TypeError
         If an input is neither a volume nor an array.
 
@@ -11852,16 +11879,16 @@ def register_frames(
     Returns
     -------
     ComputedTable
-        A row for each frame: ``t``; the position of its first voxel in the aligned movie, ``z``,
-        ``y`` and ``x``; the entries of the matrix, ``m_zz`` to ``m_xx``; and ``links``,
-        ``confirmed``, ``quality`` and ``residual``, as in `register_slices`. Two-dimensional frames
-        have no columns for z.
+        A row for each frame ``t``. ``z``, ``y`` and ``x`` are the position of its first voxel in
+        the aligned movie, and ``m_zz`` to ``m_xx`` are the entries of the matrix. ``links``,
+        ``confirmed``, ``quality`` and ``residual`` are as in `register_slices`. Two-dimensional
+        frames have no columns for z.
 
     Raises
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, no time axis, or no
-        voxels. With ``method="keypoints"``, also as in `register_slices`.
+        voxels. With ``method="keypoints"``, also for the reasons listed in `register_slices`.
     TypeError
         If ``movie`` is neither a volume nor an array.
 
@@ -11945,12 +11972,12 @@ def register_slices(
     Returns
     -------
     ComputedTable
-        A row for each slice: ``z``; the position of its first voxel in the aligned volume, ``y``
-        and ``x``; the matrix that maps its indices, ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``; the
-        number of ``links`` to other slices; ``confirmed``, whether links agree with each other on
-        this slice; their mean ``quality``; and ``residual``, the largest distance in voxels by
-        which a link disagrees. A slice without links is placed between its neighbours, with the
-        matrix of the nearest linked slice.
+        A row for each slice ``z``. ``y`` and ``x`` are the position of its first voxel in the
+        aligned volume, and ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx`` are the matrix that maps its
+        indices. ``links`` is the number of links to other slices, and ``quality`` their mean
+        quality. ``confirmed`` is true if links agree with each other on this slice. ``residual`` is
+        the largest distance in voxels by which a link disagrees. A slice without links is placed
+        between its neighbours, with the matrix of the nearest linked slice.
 
     Raises
     ------
@@ -11974,10 +12001,10 @@ def register_slices(
     One sweep downsamples the stack. The downsampled planes are held in memory, up to
     ``options.max_inmemory``. Pairs are aligned first by phase correlation or keypoints, and then by
     least squares of intensities. Keypoints are detected in planes that are downsampled to at most
-    256 voxels a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms
-    are solved together, without links that contradict the others. Links that may be due to chance
-    are also excluded. Unrelated slices must reach the correlation in less than one in a thousand
-    cases, or one in a million if no other links confirm it.
+    256 voxels a side. The model is fitted to them by RANSAC with a fixed seed. All transforms are
+    solved together, without links that contradict the others. Links that may be due to chance are
+    also excluded. Unrelated slices must reach the correlation in less than one in a thousand cases,
+    or one in a million if no other links confirm it.
 
     NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
     no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
@@ -12028,7 +12055,7 @@ def register_tiles(
         found.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance between two tiles, in voxels; one number for all axes or
-        one for each. If a position is wrong by at most n voxels, a distance is wrong by at most 2
+        one per axis. If a position is wrong by at most n voxels, a distance is wrong by at most 2
         n.
     min_quality : float, default: 0.5
         Minimum correlation of the voxels in the overlap for linking two tiles.
@@ -12045,24 +12072,25 @@ def register_tiles(
     Returns
     -------
     positions : ComputedTable
-        A row for each tile, in order: its position ``z``, ``y`` and ``x``, with a column for each
-        axis; the entries of its matrix, such as ``m_zz``, unless the model is a translation; the
-        number of ``links`` to other tiles; ``residual``, the largest distance in voxels by which a
-        link disagrees in its overlap; and ``confirmed``, whether links of the tile are in a loop
-        that agrees. Tiles without links keep their given position, and linked tiles keep the mean
-        of theirs. With ``reference``, all tiles are then shifted together, including tiles without
-        links.
+        A row for each tile, in order. ``z``, ``y`` and ``x`` are its position, with a column for
+        each axis. Unless the model is a translation, there are columns for the entries of its
+        matrix, such as ``m_zz``. ``links`` is the number of links to other tiles, and ``residual``
+        is the largest distance in voxels by which a link disagrees in its overlap. ``confirmed`` is
+        true if links of the tile are in a loop that agrees. Tiles without links keep their given
+        position, and linked tiles keep the mean of their given positions. With ``reference``, all
+        tiles are then shifted together, including tiles without links.
     pairs : ComputedTable
-        A row for each pair of tiles that should overlap: ``a`` and ``b``; their measured distance
-        along each axis at the centre of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
-        ``quality``, the correlation; ``residual``; ``used``, whether the pair determines the
-        positions; and ``confirmed``, whether it is in a loop of used pairs that agree.
+        A row for each pair of tiles, ``a`` and ``b``, that should overlap. ``shift_z``, ``shift_y``
+        and ``shift_x`` are their measured distance along each axis at the centre of the overlap.
+        ``quality`` is the correlation, and ``residual`` is as for tiles. ``used`` is true if the
+        pair determines the positions, and ``confirmed`` if it is in a loop of used pairs that
+        agree.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, there is not one position for each tile, or tiles differ in
-        axes or voxel size, or have several channels, time points or no voxels.
+        If a parameter is out of range, or there is not one position for each tile. If tiles differ
+        in axes or voxel size, or have several channels, time points or no voxels.
     TypeError
         If a tile is neither a volume nor an array.
 
@@ -12116,9 +12144,10 @@ def relabel(
     labels : Volume or numpy.ndarray
         Labels, bool or integers from 0.
     mapping : dict, pair of array_like, table, Table or path
-        New values by label: a dict, two arrays (labels and values), a pyarrow or pandas table, a lazy
-        table such as from `cut`, or a Parquet file or folder of such files. Integers are kept
-        exactly, up to uint64; fractional values need a float ``dtype``.
+        New values by label: a dict, two arrays (labels and values), or a table. A table can be a
+        pyarrow or pandas table, a lazy table such as from `cut`, a Parquet file, or a folder of
+        Parquet files. Integers are kept exactly, up to uint64; fractional values need a float
+        ``dtype``.
     missing : {"error", "keep"} or number, default: "error"
         How to treat labels that the mapping lacks: raise an error on computation, keep them, or
         replace them with this number. 0 stays 0 unless it is mapped.
@@ -12138,7 +12167,7 @@ def relabel(
     ------
     ValueError
         If ``dtype`` cannot hold the values, or the table lacks the columns. On computation, if a
-        label is missing. The message contains it.
+        label is missing. The message contains the label.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or the mapping
         has an unsupported type.
@@ -12152,9 +12181,9 @@ def relabel(
     Notes
     -----
     One sweep. Every worker keeps mappings of time points in memory. All other lazy tables, and
-    files with more than a million rows, are looked up by key in one additional sweep. No worker
-    then holds the whole mapping. If a lazy table depends on volumes, they must have the labels'
-    shape, and are processed in the first of the two sweeps.
+    files with more than a million rows, are looked up by key in one additional sweep. In this case,
+    no worker holds the whole mapping. If a lazy table depends on volumes, they must have the
+    labels' shape, and are processed in the first of the two sweeps.
 
     References
     ----------
@@ -12214,7 +12243,7 @@ def relabel_sequential(
     Notes
     -----
     Two sweeps: the first collects the labels, and the second writes the result. Memory grows with
-    the labels of one slab, about 24 bytes each, and several times that while they are merged.
+    the labels of one slab, about 24 bytes each. It is several times as large while they are merged.
 
     References
     ----------
@@ -12246,8 +12275,8 @@ def remove_small_holes(
     max_size : int or str, default: 64
         The largest size to fill: a number of voxels, or a physical volume such as ``"0.001 um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
@@ -12276,8 +12305,8 @@ def remove_small_holes(
     also filled.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -12303,14 +12332,14 @@ def remove_small_objects(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A bool volume, to use its connected components, or integer labels, to count the voxels of each
-        label even if they are not connected. 0 is background.
+        A bool volume, which is divided into connected components, or integer labels. The voxels of a
+        label are counted together even if they are not connected. 0 is background.
     max_size : int or str, default: 64
         The largest size to remove: a number of voxels, or a physical volume such as ``"0.001
         um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     min_size : int or str, optional
         The smallest size to keep, instead of ``max_size``.
     structure : array_like, optional
@@ -12340,8 +12369,8 @@ def remove_small_objects(
     The result is identical to scikit-image's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. It does not grow with the total number of components.
 
     References
     ----------
@@ -12375,10 +12404,10 @@ def rescale_intensity(
         lazy numbers: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result. ``"dtype"`` is the range of an integer dtype, without negative
-        numbers if ``in_range`` has none; for floats, it is 0 to 1 or -1 to 1.
+        numbers if ``in_range`` has none. For floats, the range is 0 to 1 or -1 to 1.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all by default.
-        The remaining voxels do not count for ``"image"``, but are also changed.
+        Voxels outside of the mask do not count for ``"image"``, but are also changed.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     dtype : dtype, optional
@@ -12394,7 +12423,7 @@ def rescale_intensity(
     Raises
     ------
     ValueError
-        If a range is invalid or not ascending; on computation with ``"image"``, if an included
+        If a range is invalid or not ascending. On computation with ``"image"``, if an included
         voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool.
@@ -12439,14 +12468,14 @@ def rfftn(
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
-        the voxel size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
+        is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
+        dtypes. It keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
+        If the axis does not exist, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -12498,8 +12527,8 @@ def rgb2gray(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     Notes
     -----
@@ -12542,8 +12571,8 @@ def rgb2hed(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -12596,8 +12625,8 @@ def rgb2hsv(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     Notes
     -----
@@ -12650,17 +12679,17 @@ def richardson_lucy(
         plain method.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
         and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
         d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     context : int or sequence of int, optional
-        Number of voxels that each block discards at each face; one number for all axes or one for
-        each. By default four times the distance that contains all but 1e-4 of ``psf``.
+        Number of voxels that each block discards at each face; one number for all axes or one per
+        axis. By default four times the distance that contains all but 1e-4 of ``psf``.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32, and discard at most half of their extent along
+        voxels of float64, or four million of float32. They discard at most half of their extent along
         each axis.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -12690,9 +12719,9 @@ def richardson_lucy(
     depends on ``patch`` and ``context``. In tests with Gaussians and the default context, two grids
     of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The volume is
     extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were
-    data. scikit-image uses zeros there, which makes the estimate brighter at the edges; in the
-    interior, the results agree. Computation is in the result's default dtype. The first estimate is
-    constant.
+    data. scikit-image uses zeros beyond the edges, which makes the estimate brighter at the edges;
+    in the interior, the results agree. Computation is in the result's default dtype. The first
+    estimate is constant.
 
     One sweep. A slab needs whole blocks, and memory for nine arrays (thirteen with ``tv``) with
     this dtype and a block's shape. Each iteration needs four Fourier transforms of each block.
@@ -12743,7 +12772,7 @@ def richardson_lucy_residuals(
         Weight of the total variation, as in `richardson_lucy`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
         and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
         d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
@@ -12752,7 +12781,7 @@ def richardson_lucy_residuals(
         Number of voxels that each block discards at each face, as in `richardson_lucy`.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32, and discard at most half of their extent along
+        voxels of float64, or four million of float32. They discard at most half of their extent along
         each axis.
 
     Returns
@@ -12855,11 +12884,11 @@ def rolling_ball(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     radius : float, str or sequence of them, default: 100
-        Radius of the ball, in voxels or as a length such as ``"15 um"``, which needs a volume with a
-        voxel size. One for all axes or, for an ellipsoid, one for each; 0 along z filters slice by
-        slice. The largest radius, in voxels, is also the height in units of intensity.
+        Radius of the ball, in voxels or as a length such as ``"15 um"``. Lengths need a volume with
+        a voxel size. One value for all axes or, for an ellipsoid, one per axis; 0 along z filters
+        slice by slice. The largest radius, in voxels, is also the height in units of intensity.
     kernel : array_like of float, optional
-        The heights of a custom ball, one dimension for each axis, infinite outside of it.
+        The heights of a custom ball, with one dimension per axis, infinite outside of it.
         scikit-image's ``ellipsoid_kernel(shape, intensity)`` returns one with a given height.
 
     Returns
@@ -12925,14 +12954,14 @@ def rotate(
         shape.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -12999,7 +13028,7 @@ def sato(
         Whether to find dark ridges on a bright background, instead of bright ridges.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -13059,8 +13088,8 @@ def save_transforms(
     transforms : array_like, table or path
         For each tile, its position or a matrix, in voxels, such as the table from `register_tiles`.
     target : path, optional
-        The XML file to write for BigStitcher. OME-Zarr images need none, because their own metadata
-        is changed in place.
+        The XML file to write for BigStitcher. OME-Zarr images need no ``target``, because their own
+        metadata is changed in place.
     index : dict, optional
         The time point and the channel of the tiles. In BigStitcher, other views keep their
         registrations.
@@ -13122,7 +13151,7 @@ def scharr(
         The result is the square root.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -13187,10 +13216,11 @@ def segment_iou(
     Returns
     -------
     Table
-        A lazy table with a row for each label of ``truth``: ``label``, ``num_pixels``, the
-        ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels,
-        ``iou`` (intersection over union), and ``dice`` (twice the intersection over the sum of both
-        sizes). The smallest of equally good labels is selected; without overlap, all are 0.
+        A lazy table with a row for each label of ``truth``. ``label`` and ``num_pixels`` describe
+        this label, and ``best_label`` and ``best_num_pixels`` the best label of ``test``.
+        ``intersection`` is the number of voxels that both share, ``iou`` is the intersection over
+        union, and ``dice`` is twice the intersection over the sum of both sizes. The smallest of
+        equally good labels is selected; without overlap, all are 0.
 
     Raises
     ------
@@ -13254,8 +13284,8 @@ def separate_stains(
         If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, there
         are not three different names, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -13294,18 +13324,18 @@ def shift(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     shift : float, str or sequence of them
-        Distance in voxels, or as a length such as ``"-15 nm"``, which needs a volume with a voxel
-        size. One for all axes or one for each.
+        Distance in voxels, or as a length such as ``"-15 nm"``. Lengths need a volume with a voxel
+        size. One value for all axes or one per axis.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -13365,8 +13395,8 @@ def signed_distance(
     mask : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's, so distances are in its unit.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
+        the voxel size of the volume, so distances are in its unit.
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
         ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
@@ -13497,7 +13527,7 @@ def sobel(
         The axis of the derivative, counted from 0, or backwards from -1.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -13556,9 +13586,10 @@ def spline_filter(
     order : int, default: 3
         The order of the spline, from 2 to 5; with 0 and 1, voxels are their own coefficients.
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
-        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
-        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges. ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), and ``"grid-wrap"`` repeats
+        the volume. All other modes mirror it at the centre of the outer voxel (d c b | a b c d | c
+        b a).
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -13585,8 +13616,8 @@ def spline_filter(
     -----
     scipy filters recursively from one end of the volume to the other. Here, each coefficient is a
     sum over as many voxels as its precision needs, always in the same order. Cubic splines need 16
-    on each side for float32, and 29 for float64. The result equals scipy's in float64 within 8
-    units in the last place of the result's dtype, relative to the largest coefficient. scipy
+    voxels on each side for float32, and 29 for float64. The result equals scipy's in float64 within
+    8 units in the last place of the result's dtype, relative to the largest coefficient. scipy
     returns float64 by default. A NaN affects the coefficients within this distance; in scipy, it
     affects whole rows.
 
@@ -13624,9 +13655,10 @@ def spline_filter1d(
     axis : int, default: -1
         The axis to work along, counted from 0, or backwards from -1.
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
-        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
-        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges. ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), and ``"grid-wrap"`` repeats
+        the volume. All other modes mirror it at the centre of the outer voxel (d c b | a b c d | c
+        b a).
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -13764,12 +13796,12 @@ def std(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     ddof : int, default: 0
-        Subtracted from the number of voxels in the divisor, as in `numpy.var`.
+        Number to subtract from the number of voxels in the divisor, as in `numpy.var`.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -13902,10 +13934,11 @@ def structure_tensor(
         scales integers to the range from 0 to 1.
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation of the smoothing Gaussian, in voxels or as a length such as
-        ``"15 nm"``, which needs a volume with a voxel size. One for all axes or one for each.
+        ``"15 nm"``. Lengths need a volume with a voxel size. One value for all axes or one per
+        axis.
     mode : str or sequence of str, default: "constant"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -14033,9 +14066,9 @@ def studio(
     Raises
     ------
     ValueError
-        If NiceGUI is not installed, there is neither an input nor a recipe, an item cannot be
-        opened, the memory is too small for sections of an input, or the recipe is not valid YAML or
-        has no inputs. Other errors of a recipe are shown on its cards.
+        If NiceGUI is not installed, or there is neither an input nor a recipe. If an item cannot be
+        opened, or the memory is too small for sections of an input. If the recipe is not valid YAML
+        or has no inputs. Other errors of a recipe are shown on its cards.
 
     Notes
     -----
@@ -14070,10 +14103,10 @@ def sum(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -14341,15 +14374,16 @@ def threshold_local(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     block_size : int or sequence of int, default: 3
-        Extent of the neighbourhood in voxels, an odd number; one for all axes or one for each.
+        Extent of the neighbourhood in voxels, an odd number; one value for all axes or one per
+        axis.
     method : {"gaussian", "mean", "median"}, default: "gaussian"
         A mean with Gaussian weights of ``sigma = (block_size - 1) / 6``, a plain mean, or the
         median.
     offset : float, default: 0.0
-        Subtracted from the mean.
+        Number to subtract from the mean.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -14593,7 +14627,7 @@ def threshold_niblack(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     k : float, default: 0.2
         Number of standard deviations to subtract.
 
@@ -14701,7 +14735,7 @@ def threshold_sauvola(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     k : float, default: 0.2
         How much a small standard deviation reduces the threshold.
     r : float, optional
@@ -14896,8 +14930,8 @@ def tiles_report(
     Notes
     -----
     The page shows the graph of tiles and pairs, histograms of residuals and correlations, a table
-    of the worst pairs, and a picture of each bad overlap. Only one plane of each of these overlaps
-    is read.
+    of the worst pairs, and a picture of each bad overlap. Only one plane of each bad overlap is
+    read.
 
     Examples
     --------
@@ -14929,8 +14963,8 @@ def track(
         Integer labels with a time axis; 0 is background.
     max_distance : float or str, optional
         Maximum distance between centroids for linking objects of two time points, in the unit of
-        ``spacing``, or a length such as ``"5 um"`` with ``spacing="voxel_size"``. By default,
-        objects are linked by their overlap.
+        ``spacing``. With ``spacing="voxel_size"``, it can be a length such as ``"5 um"``. By
+        default, objects are linked by their overlap.
     min_iou : float, optional
         Minimum intersection over union for linking two objects by their overlap; 0.1 by default.
         Use it if objects move less than their size.
@@ -14941,16 +14975,17 @@ def track(
         ends and two daughter tracks start. Objects that enter the image or were missed before can
         look like daughters, so use it only for cells that divide.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
-        default. ``"voxel_size"`` uses the volume's.
+        Extent of a voxel, for areas, centroids and lengths: one value for all axes or one per axis; 1
+        by default. ``"voxel_size"`` uses the voxel size of the volume.
     **options : options
         Options of `beam_volumes.compute`, such as ``runner`` and ``workers``.
 
     Returns
     -------
     ComputedTable
-        A row for each object at each time point: ``t``, ``label``, ``track`` from 1, ``parent``
-        (the track that divided, or 0), and ``centroid-0``, ... in the unit of ``spacing``.
+        A row for each object at each time point. The columns are ``t``, ``label``, ``track`` (from
+        1), ``parent`` (the track that divided, or 0), and ``centroid-0``, ... in the unit of
+        ``spacing``.
 
     Raises
     ------
@@ -14973,8 +15008,8 @@ def track(
     memory, about 100 bytes for each object and each pair.
 
     Links between consecutive time points minimize the sum of costs: squared distances, or 1 minus
-    the intersection over union. A second assignment then closes gaps and finds divisions: each new
-    object is linked with the end of a track, or with an object of the previous time point that
+    the intersection over union. A second assignment then closes gaps and finds divisions. It links
+    each new object with the end of a track, or with an object of the previous time point that
     already has a successor. An object has at most two daughters.
 
     References
@@ -15058,10 +15093,10 @@ def uniform_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, default: 3
-        Extent of the box in voxels; one for all axes or one for each.
+        Extent of the box in voxels; one value for all axes or one per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -15069,7 +15104,7 @@ def uniform_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
     dtype : dtype, optional
@@ -15194,13 +15229,13 @@ def unsharp_mask(
         A volume or an array with up to three axes. Intensities keep their scale
         (``preserve_range=True`` in scikit-image) and are not clipped.
     radius : float, str or sequence of them, default: 1.0
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size. One value for all axes or one per axis.
     amount : float, default: 1.0
         Factor of the difference.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -15252,7 +15287,7 @@ def upsample(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     factors : int or sequence of int
-        Number of new voxels per voxel; one for all axes or one for each.
+        Number of new voxels per voxel; one value for all axes or one per axis.
     order : {0, 1}, default: 0
         0 repeats voxels, like `numpy.repeat`; 1 interpolates linearly between their centres, and is
         constant outside.
@@ -15313,12 +15348,12 @@ def variance(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
+        any size.
     ddof : int, default: 0
-        Subtracted from the number of voxels in the divisor, as in `numpy.var`.
+        Number to subtract from the number of voxels in the divisor, as in `numpy.var`.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -15527,8 +15562,8 @@ def view(
     Raises
     ------
     ValueError
-        If the client is not installed, a volume is empty, labels that must be computed first are
-        too large for memory, or a table has no positions of regions.
+        If the client is not installed, a volume is empty, or a table has no positions of regions.
+        If labels that must be computed first are too large for memory.
     TypeError
         If an item is neither a volume nor a table.
 
@@ -15564,22 +15599,22 @@ def warp(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     displacement : Volume or numpy.ndarray
-        The displacement for each voxel of the result, in voxels: a volume of the same shape with a
-        channel for each axis, in the order z, y, x.
+        For each voxel of the result, its displacement in voxels. The field has the shape of the
+        volume, with a channel for each axis in the order z, y, x.
     max_displacement : float, str or sequence of them
         The maximum absolute displacement along each axis, in voxels or as a length such as ``"200
-        nm"``. One for all axes or one for each. If a displacement is larger, the run raises an
-        error that specifies the voxel.
+        nm"``. One value for all axes or one per axis. If a displacement is larger, the run raises
+        an error that specifies the voxel.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -15721,8 +15756,8 @@ def watershed_affinities(
     Parameters
     ----------
     affinities : Volume or numpy.ndarray
-        Three channels (axes c, z, y, x): the affinity of each voxel with the previous one along z,
-        y and x, as numbers of at most 32 bits. NaN means no affinity.
+        A volume with three channels (axes c, z, y, x), of at most 32 bits. The channels are the
+        affinity of each voxel with the previous voxel along z, y and x. NaN means no affinity.
     low : float
         Voxels with a lower affinity are not joined. Voxels with only lower affinities become 0.
     high : float, optional
@@ -15734,15 +15769,15 @@ def watershed_affinities(
     Returns
     -------
     Volume
-        Labels, uint32 (uint64 for volumes of 2**32 or more voxels): 1, 2, ... in the raster order of
-        the basins' first voxels; with ``min_size``, only some of these, each the largest in its
-        merged basin.
+        Labels 1, 2, ... in the raster order of the basins' first voxels, as uint32 (uint64 for
+        volumes of 2**32 or more voxels). With ``min_size``, a merged basin keeps the largest of its
+        labels, so some numbers are not used.
 
     Raises
     ------
     ValueError
         If a parameter is out of range, or there are not three channels. On computation, if the
-        basins need more memory than available.
+        basins need more memory than is available.
     TypeError
         If ``affinities`` is neither a volume nor an array, or has an unsupported dtype.
 
@@ -15835,16 +15870,16 @@ def white_tophat(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, e.g. from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -15852,7 +15887,7 @@ def white_tophat(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all by default.
 
@@ -15920,17 +15955,17 @@ def wiener(
         Weight of the Laplacian, above 0: larger numbers give smoother results with less noise.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
         and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
         d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     context : int or sequence of int, optional
-        Number of voxels that each block discards at each face; one number for all axes or one for
-        each. By default the distance that contains all but 1e-4 of the filter's weights.
+        Number of voxels that each block discards at each face; one number for all axes or one per
+        axis. By default the distance that contains all but 1e-4 of the filter's weights.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32, and discard at most half of their extent along
+        voxels of float64, or four million of float32. They discard at most half of their extent along
         each axis.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -15992,17 +16027,17 @@ def zoom(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     zoom : float or sequence of float
-        Factors for the number of voxels, which is rounded; one for all axes or one for each.
+        Factors for the number of voxels, which is rounded; one value for all axes or one per axis.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True

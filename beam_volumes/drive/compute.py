@@ -82,8 +82,8 @@ def compute(*targets: Wanted, **options: Any) -> Any:
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; others are
-        returned in memory. Lists are accepted as well.
+        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; all other
+        objects are returned in memory. Lists are accepted as well.
     %(options)s
 
     Returns

@@ -204,9 +204,9 @@ def studio(
     Raises
     ------
     ValueError
-        If NiceGUI is not installed, there is neither an input nor a recipe, an item cannot be
-        opened, the memory is too small for sections of an input, or the recipe is not valid YAML or
-        has no inputs. Other errors of a recipe are shown on its cards.
+        If NiceGUI is not installed, or there is neither an input nor a recipe. If an item cannot be
+        opened, or the memory is too small for sections of an input. If the recipe is not valid YAML
+        or has no inputs. Other errors of a recipe are shown on its cards.
 
     Notes
     -----

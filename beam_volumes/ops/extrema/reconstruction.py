@@ -44,7 +44,7 @@ def reconstruction(
         ``"dilation"`` grows the seed, ``"erosion"`` shrinks it.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------
@@ -101,11 +101,11 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     image : Volume or numpy.ndarray
         A volume or an array with up to three axes. It must not contain NaN or infinity.
     h : float
-        The height of maxima or the depth of minima, above 0. If it is not an integer, integer
-        volumes are converted to floats.
+        The height of maxima or the depth of minima, above 0. If the height is not an integer,
+        integer volumes are converted to floats.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------

@@ -34,8 +34,8 @@ def gaussian_filter1d(
     ----------
     %(volume)s
     sigma : float or str
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size.
     %(axis_1d)s
     order : int, default: 0
         0 smooths; 1, 2 and 3 compute derivatives of the Gaussian.

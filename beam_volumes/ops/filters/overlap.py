@@ -79,7 +79,8 @@ def map_overlap(
     ------
     ValueError
         If no volume is given, shapes differ, or a parameter is out of range. On computation, if the
-        function returns a different kind of number from ``dtype``, or integers that it cannot hold.
+        function returns a different kind of number from ``dtype``, or integers that ``dtype``
+        cannot hold.
     TypeError
         If ``func`` is not callable, or a volume is neither a volume nor an array.
 

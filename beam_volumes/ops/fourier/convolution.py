@@ -40,7 +40,7 @@ def fftconvolve(
     ----------
     %(volume)s
     weights : array_like of float
-        The weights, one dimension for each axis.
+        The weights, with one dimension per axis.
     %(mode_unwrapped)s
     %(cval)s
     %(patch_of_block)s

@@ -95,7 +95,7 @@ def channels(volume: Volume) -> tuple[Volume, ...]:
     Returns
     -------
     tuple of Volume
-        One volume for each channel; the volume itself if it has no such axis.
+        One volume for each channel; the volume itself if it has no channel axis.
 
     Raises
     ------

@@ -30,7 +30,8 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes the inputs, with the origin of the first one.
+        A volume of the dtype to which numpy promotes the inputs, with the origin of the first
+        input.
 
     Raises
     ------

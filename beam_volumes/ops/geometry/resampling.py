@@ -27,7 +27,7 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
     ----------
     %(volume)s
     factors : int or sequence of int
-        Extent of windows in voxels; one number for all axes or one for each.
+        Extent of windows in voxels; one number for all axes or one per axis.
     method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
         How to combine the voxels of a window. Means of integers are rounded half to even. The
         median of an even number of voxels is the lower of the middle two. ``"mode"`` is the most
@@ -124,7 +124,7 @@ def upsample(
     ----------
     %(volume)s
     factors : int or sequence of int
-        Number of new voxels per voxel; one for all axes or one for each.
+        Number of new voxels per voxel; one value for all axes or one per axis.
     order : {0, 1}, default: 0
         0 repeats voxels, like `numpy.repeat`; 1 interpolates linearly between their centres, and is
         constant outside.

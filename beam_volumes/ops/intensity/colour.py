@@ -79,8 +79,8 @@ def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -180,8 +180,8 @@ def separate_stains(
         If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, there
         are not three different names, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -231,8 +231,8 @@ def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> V
         If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, or
         ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------

@@ -122,10 +122,10 @@ def normalize_slices(
         slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
-        without negative numbers if no slice has a percentile below 0; for floats, it is 0 to 1 or
-        -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
+        without negative numbers if no slice has a percentile below 0. For floats, the range is 0 to
+        1 or -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
     %(where)s
-        The remaining voxels are also changed.
+        All voxels are changed, including voxels outside of the mask.
     %(nan)s
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -134,15 +134,15 @@ def normalize_slices(
     -------
     Volume
         Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice with mean m and standard
-        deviation s: float32 (float64 for wide dtypes), computed in float64. A constant
-        slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as from
-        `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
+        deviation s. The dtype is float32 (float64 for wide dtypes); computation is in float64. A
+        constant slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as
+        from `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
         included voxels does not change, except for rounding.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has only one, or a parameter is out of range. On
+        If the axis does not exist, the volume has only one axis, or a parameter is out of range. On
         computation, if an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is
         included.
     TypeError

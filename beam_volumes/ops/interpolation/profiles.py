@@ -62,9 +62,9 @@ def profile_line(
     Raises
     ------
     ValueError
-        If a point does not have a finite number for each axis, the profile has more than 4,194,304
-        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 5 (above 0 for
-        bool).
+        If a point does not have a finite number for each axis, or ``order`` is above 5 (above 0 for
+        bool). If the profile has more than 4,194,304 samples, or ``linewidth`` is above 1 for three
+        axes.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
 

@@ -90,9 +90,9 @@ def map_instances(
     Notes
     -----
     The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel
-    gets the label from its tile. An object of a tile that only covers voxels of different tiles can
-    join objects, but has no voxels of its own. Labels are joined across faces of tiles; across
-    edges and corners, they are joined through the tiles in between.
+    gets the label from its tile. An object that lies only in voxels of other tiles can join
+    objects, but has no voxels in the result. Labels are joined across faces of tiles; across edges
+    and corners, they are joined through the tiles in between.
 
     Two sweeps. A slab runs the function on all tiles that intersect it. The labels of tiles are
     stored for the second sweep, so the function runs once for each tile and slab. Slabs need the

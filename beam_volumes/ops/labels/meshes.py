@@ -59,9 +59,9 @@ def meshes(
     Raises
     ------
     ValueError
-        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, a parameter
-        is invalid, or the labels are computed instead of stored or do not have three axes. On
-        computation, if an object's box needs more memory than is available.
+        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, or a
+        parameter is invalid. If the labels are computed instead of stored, or do not have three
+        axes. On computation, if an object's box needs more memory than is available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 

@@ -63,8 +63,8 @@ def contingency(a: Volume, b: Volume, *, ignore_labels: Iterable[int] = ()) -> T
 
     Notes
     -----
-    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, and several times as
-    much while they are merged. No worker holds the whole table.
+    One sweep. Memory grows with the pairs of one slab, about 24 bytes each. It is several times as
+    large while they are merged. No worker holds the whole table.
 
     References
     ----------
@@ -174,7 +174,7 @@ def variation_of_information(
 def adapted_rand_error(
     truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (0,), alpha: float = 0.5
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """Compare two segmentations by the pairs of voxels within segments.
+    """Compare two segmentations by the pairs of voxels that share a segment.
 
     Parameters
     ----------
@@ -246,8 +246,9 @@ def boundary_scores(
     Returns
     -------
     precision, recall : Scalar
-        Lazy numbers: the fraction of boundary voxels of ``test`` near one of ``truth``, and the
-        fraction of boundary voxels of ``truth`` near one of ``test``. NaN if there are none.
+        Lazy numbers: the fraction of boundary voxels of ``test`` near a boundary of ``truth``, and
+        the fraction of boundary voxels of ``truth`` near a boundary of ``test``. NaN if there are
+        no boundary voxels.
 
     Raises
     ------
@@ -321,10 +322,11 @@ def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (
     Returns
     -------
     Table
-        A lazy table with a row for each label of ``truth``: ``label``, ``num_pixels``, the
-        ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels,
-        ``iou`` (intersection over union), and ``dice`` (twice the intersection over the sum of both
-        sizes). The smallest of equally good labels is selected; without overlap, all are 0.
+        A lazy table with a row for each label of ``truth``. ``label`` and ``num_pixels`` describe
+        this label, and ``best_label`` and ``best_num_pixels`` the best label of ``test``.
+        ``intersection`` is the number of voxels that both share, ``iou`` is the intersection over
+        union, and ``dice`` is twice the intersection over the sum of both sizes. The smallest of
+        equally good labels is selected; without overlap, all are 0.
 
     Raises
     ------

@@ -201,8 +201,8 @@ def watershed_affinities(
     Parameters
     ----------
     affinities : Volume or numpy.ndarray
-        Three channels (axes c, z, y, x): the affinity of each voxel with the previous one along z,
-        y and x, as numbers of at most 32 bits. NaN means no affinity.
+        A volume with three channels (axes c, z, y, x), of at most 32 bits. The channels are the
+        affinity of each voxel with the previous voxel along z, y and x. NaN means no affinity.
     low : float
         Voxels with a lower affinity are not joined. Voxels with only lower affinities become 0.
     high : float, optional
@@ -214,15 +214,15 @@ def watershed_affinities(
     Returns
     -------
     Volume
-        Labels, uint32 (uint64 for volumes of 2**32 or more voxels): 1, 2, ... in the raster order of
-        the basins' first voxels; with ``min_size``, only some of these, each the largest in its
-        merged basin.
+        Labels 1, 2, ... in the raster order of the basins' first voxels, as uint32 (uint64 for
+        volumes of 2**32 or more voxels). With ``min_size``, a merged basin keeps the largest of its
+        labels, so some numbers are not used.
 
     Raises
     ------
     ValueError
         If a parameter is out of range, or there are not three channels. On computation, if the
-        basins need more memory than available.
+        basins need more memory than is available.
     TypeError
         If ``affinities`` is neither a volume nor an array, or has an unsupported dtype.
 

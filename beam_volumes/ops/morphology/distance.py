@@ -73,7 +73,7 @@ def distance_transform_edt(
     -------
     distances : Volume
         A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background; scipy's result is then undefined.
+        no background; in this case, scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
         nearest background voxel. If several are equally near, it is the first in raster order
@@ -200,11 +200,11 @@ def distance_transform_cdt(
         A volume or an array with up to three axes. Nonzero voxels are foreground; others have
         distance 0.
     metric : {"chessboard", "taxicab", "cityblock", "manhattan"} or array_like, default: "chessboard"
-        The metric: in ``"chessboard"``, a diagonal step has length 1; in the others, its length is
-        the number of axes. Alternatively an equivalent structure: all neighbours, or only those
-        that share a face.
+        The metric. A diagonal step has length 1 in ``"chessboard"``; in the other metrics, its
+        length is the number of axes. Alternatively, an equivalent structure: all neighbours, or
+        only those that share a face.
     return_indices : bool, default: False
-        Not available; True is an error.
+        Not available; True raises an error.
 
     Returns
     -------
@@ -356,8 +356,8 @@ def expand_labels(
         nm"`` with ``spacing="voxel_size"``. 0 returns the labels. An error is raised if it is too
         large for the memory.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"``
+        uses the voxel size of the volume.
 
     Returns
     -------
@@ -435,14 +435,14 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``axis`` is not an int.
 
     Notes
     -----
     One sweep along y and x. Along z, integers need two sweeps: one for the sums of slabs, and one
-    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. They are added
+    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. Floats are added
     in order from the first voxel, like float64 in numpy.
 
     References

@@ -105,7 +105,7 @@ def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
     Parameters
     ----------
     radius : int or sequence of int
-        Length of the arms in voxels; one for all axes or one for each.
+        Length of the arms in voxels; one value for all axes or one per axis.
     ndim : int, default: 3
         Number of axes for a single ``radius``.
 

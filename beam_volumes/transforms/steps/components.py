@@ -90,7 +90,7 @@ class LabelComponents(beam.PTransform):
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     measures : sequence of str, default: ()
         Properties of components that `MergeEquivalences` needs: ``"size"``, ``"box"``,
         ``"touches_border"``.

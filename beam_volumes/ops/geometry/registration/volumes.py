@@ -77,8 +77,8 @@ def register(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the volumes differ in axes or voxel size, have several
-        channels, time points or no voxels, or no transform reaches ``min_quality``.
+        If a parameter is out of range, or no transform reaches ``min_quality``. If the volumes
+        differ in axes or voxel size, or have several channels, time points or no voxels.
     TypeError
         If an input is neither a volume nor an array.
 
@@ -209,9 +209,9 @@ def fit_transform(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the numbers of points differ, or the points are too few for
-        the model or do not determine it, such as points on a line. With ``max_residual``, also if
-        too few pairs agree with any transform.
+        If a parameter is out of range, or the numbers of points differ. If the points do not
+        determine the model, because they are too few or lie on a line. With ``max_residual``, also
+        if too few pairs agree with any transform.
 
     See Also
     --------
