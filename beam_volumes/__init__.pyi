@@ -18,7 +18,7 @@ class Compute(_Compute):
 
     Use it if a pipeline has steps before or after the computation; otherwise use
     `beam_volumes.compute`. Applied to a pipeline, it starts immediately. Applied to a PCollection,
-    it waits until the PCollection is complete. It returns a dict with one PCollection for each
+    it waits until the PCollection is complete. The result is a dict with one PCollection for each
     target. For ``volume.to(path)`` and ``table.to(path)``, the PCollection contains the output's
     full name (``target.sink.name``) once all outputs are complete. For a lazy number, it contains
     the number. For a table without a path, it contains the rows in no particular order, as
@@ -44,7 +44,7 @@ class Compute(_Compute):
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
         Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-        It must consist of whole write units (chunks or shards) of the outputs.
+        A slab must consist of whole write units (chunks or shards) of the outputs.
     window : int, optional
         Number of slices that are computed at a time; by default as many as the memory allows.
     journal : str, os.PathLike or dict, optional
@@ -54,8 +54,8 @@ class Compute(_Compute):
     overwrite : bool, default: False
         Whether to replace existing outputs; otherwise they raise an error.
     accelerator : str, optional
-        The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+        The accelerator for passes that run a network or use a device. The value is a Beam resource hint
+        such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
         ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
         Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
@@ -147,7 +147,7 @@ class ComputeAll(_ComputeAll):
     ----------
     function : callable
         A function that maps an element to a dict of named targets: ``volume.to(path)``,
-        ``table.to(path)``, tables and lazy numbers. It is called in the worker.
+        ``table.to(path)``, tables and lazy numbers. The worker calls this function.
     memory : int or str, optional
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
         machine's RAM by default.
@@ -888,10 +888,10 @@ def agglomerate(
     Parameters
     ----------
     edges : Table, table, dict or path
-        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``. It
-        can be a lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet
-        files. ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows for a pair
-        are combined. Rows with an ``affinity_count`` of 0 are ignored.
+        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``. The
+        table can be a lazy table, a pyarrow or pandas table, a dict of columns, or the path of
+        Parquet files. ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows
+        for a pair are combined. Rows with an ``affinity_count`` of 0 are ignored.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
         The score of two regions, computed from all faces between them. ``"mean"`` needs the columns
         ``affinity_sum`` (integers) and ``affinity_count``, ``"max"`` needs ``affinity_max``, and
@@ -1107,7 +1107,7 @@ def apply_hysteresis_threshold(
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -1142,9 +1142,9 @@ def apply_transforms(
         For each slice, the position (y, x) of its first voxel in the aligned volume, in voxels.
         Alternatively, a matrix that maps indices to positions. A matrix is 2 x 2, or homogeneous
         with the position in its last column. A table can be the result of `register_slices`, a
-        DataFrame or the path of a CSV file. It has columns ``y`` and ``x``, and optionally the
-        matrix in ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, pass one
-        transform per frame instead, for all spatial axes.
+        DataFrame or the path of a CSV file. The table has columns ``y`` and ``x``, and optionally
+        the matrix in ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, pass
+        one transform per frame instead, for all spatial axes.
     bounding_box : bool, default: False
         Whether to enlarge the result to contain all transformed slices or frames, instead of
         keeping the shape.
@@ -1916,7 +1916,7 @@ def binary_fill_holes(
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -2095,7 +2095,7 @@ def binary_propagation(
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -2150,7 +2150,7 @@ def black_tophat(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -2757,7 +2757,7 @@ def clear_border(
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -2910,7 +2910,7 @@ def compute(
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
         Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-        It must consist of whole write units (chunks or shards) of the outputs.
+        A slab must consist of whole write units (chunks or shards) of the outputs.
     window : int, optional
         Number of slices that are computed at a time; by default as many as the memory allows.
     journal : str, os.PathLike or dict, optional
@@ -2933,8 +2933,8 @@ def compute(
         terminals and notebooks show a progress bar for runs of more than one second. Elsewhere, runs of
         more than five seconds print a line for each pass.
     accelerator : str, optional
-        The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+        The accelerator for passes that run a network or use a device. The value is a Beam resource hint
+        such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
         ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
         Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
@@ -3069,8 +3069,8 @@ def contingency(
 
     Notes
     -----
-    One sweep. Memory grows with the pairs of one slab, about 24 bytes each. It is several times as
-    large while they are merged. No worker holds the whole table.
+    One sweep. Memory grows with the pairs of one slab, about 24 bytes each. While they are merged,
+    memory is several times as large. No worker holds the whole table.
 
     References
     ----------
@@ -4361,12 +4361,12 @@ def distance_transform_edt(
     Returns
     -------
     distances : Volume
-        A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background; in this case, scipy's result is undefined.
+        A float32 volume: the distance in float64, rounded once. The distance is +inf if the whole
+        volume has no background; in this case, scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
         nearest background voxel. If several are equally near, it is the first in raster order
-        (undefined in scipy). It is -1 beyond ``max_distance`` and if there is no background.
+        (undefined in scipy). The index is -1 beyond ``max_distance`` and if there is no background.
 
     Raises
     ------
@@ -4435,12 +4435,12 @@ def distance_transform_edt(
     Returns
     -------
     distances : Volume
-        A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background; in this case, scipy's result is undefined.
+        A float32 volume: the distance in float64, rounded once. The distance is +inf if the whole
+        volume has no background; in this case, scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
         nearest background voxel. If several are equally near, it is the first in raster order
-        (undefined in scipy). It is -1 beyond ``max_distance`` and if there is no background.
+        (undefined in scipy). The index is -1 beyond ``max_distance`` and if there is no background.
 
     Raises
     ------
@@ -4500,9 +4500,9 @@ def downsample(
     Returns
     -------
     Volume
-        A volume of the input's dtype. Its voxels are larger by ``factors``, and its origin is in the
-        centre of the first window (unchanged for ``"stride"``). A voxel is NaN if its window
-        contains a NaN.
+        A volume of the input's dtype. The voxels of the result are larger by ``factors``, and its
+        origin is in the centre of the first window (unchanged for ``"stride"``). A voxel is NaN if
+        its window contains a NaN.
 
     Raises
     ------
@@ -4852,8 +4852,8 @@ def estimate_sigma(
     Returns
     -------
     Scalar
-        The lazy number, for the noise of all channels together. It is the median of the absolute
-        details of a wavelet transform (db2) in all directions, divided by 0.6745.
+        The lazy number, for the noise of all channels together. The estimate is the median of the
+        absolute details of a wavelet transform (db2) in all directions, divided by 0.6745.
 
     Raises
     ------
@@ -5243,7 +5243,7 @@ def fftconvolve(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32. They discard at most half of their extent along
+        voxels of float64, or four million of float32. Blocks discard at most half of their extent along
         each axis.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -5312,7 +5312,7 @@ def fftn(
     Volume
         A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
         is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
-        dtypes. It keeps the voxel size and origin of the volume for `ifftn`.
+        dtypes. The result keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
@@ -5464,8 +5464,8 @@ def find_objects(
     Returns
     -------
     list of tuple of slice
-        The bounding boxes of labels 1, 2, ..., or None for missing labels. They are computed
-        immediately, in this process.
+        The bounding boxes of labels 1, 2, ..., or None for missing labels. The boxes are computed
+        immediately, in the current process.
 
     Raises
     ------
@@ -5798,9 +5798,9 @@ def for_each_label(
         Stored labels, integers from 0; 0 is background.
     function : callable
         A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
-        ``voxel_size`` and ``unit``. It returns a dict with a number for each column, or None to
-        skip the object. It may write files, and may be called again for an object if a worker
-        fails.
+        ``voxel_size`` and ``unit``. The function returns a dict with a number for each column, or
+        None to skip the object. It may write files, and may be called again for an object if a
+        worker fails.
     columns : mapping
         Names of the returned numbers, and their dtypes: ``{"length": "f8"}``.
     volumes : sequence of Volume, default: ()
@@ -6285,8 +6285,8 @@ def fuse(
         For each tile, the position of its first voxel, or a matrix that maps its indices to
         positions. A matrix is square, or homogeneous with the position in its last column.
         Positions have an entry for each spatial axis. A table can be a DataFrame or the path of a
-        CSV file. It has columns named z, y and x, and a row for each tile, in order. With None,
-        tiles are placed by their own origins.
+        CSV file. The table has columns named z, y and x, and a row for each tile, in order. With
+        None, tiles are placed by their own origins.
     physical : bool, default: False
         Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
         indices times the voxel size.
@@ -6798,11 +6798,12 @@ def generic_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     function : callable
-        A function that returns a number for the voxels under the footprint. It receives them as a
-        1-D float64 array in raster order. Numba compiles it, so it can be called millions of times
-        per second. It can be plain Python with the numpy functions that numba supports, a function
-        decorated with ``numba.njit`` (its options are ignored), or a function such as
-        ``np.median``. It must return the same number for the same voxels, and may modify the array.
+        A function that returns a number for the voxels under the footprint. The function receives
+        these voxels as a 1-D float64 array in raster order. Numba compiles the function, so it can
+        be called millions of times per second. The function can be plain Python with the numpy
+        functions that numba supports, a function decorated with ``numba.njit`` (its options are
+        ignored), or a function such as ``np.median``. The function must return the same number for
+        the same voxels, and may modify the array.
     size : int or sequence of int, optional
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
@@ -7043,7 +7044,7 @@ def grey_closing(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -7117,7 +7118,7 @@ def grey_dilation(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -7192,7 +7193,7 @@ def grey_erosion(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -7267,7 +7268,7 @@ def grey_opening(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -7649,7 +7650,7 @@ def ifftn(
     Volume
         A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
         is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
-        dtypes. It keeps the voxel size and origin of the volume for `ifftn`.
+        dtypes. The result keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
@@ -7914,8 +7915,8 @@ def keep_labels(
     labels : Volume or numpy.ndarray
         Labels, bool or integers from 0.
     table : Table, table or path
-        Measurements with a column ``label``, such as the result of `regionprops_table`. They can be
-        a lazy table, a pyarrow or pandas table, a Parquet file, or a folder of Parquet files.
+        Measurements with a column ``label``, such as the result of `regionprops_table`. Pass a lazy
+        table, a pyarrow or pandas table, a Parquet file, or a folder of Parquet files.
     column : str
         The name of a numeric column.
     low, high : float, optional
@@ -8000,7 +8001,7 @@ def keep_largest(
     -----
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     Examples
     --------
@@ -8068,7 +8069,7 @@ def label(
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -8319,7 +8320,7 @@ def local_maxima(
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -8376,7 +8377,7 @@ def local_minima(
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -8634,9 +8635,9 @@ def map_instances(
         A volume or an array with up to three axes.
     function : callable
         A function of the voxels of a tile, an array with the volume's axes (c first if there are
-        channels). It returns labels: integers of the tile's shape without c, 0 for background. It
-        must return the same labels for the same voxels. Several threads call the function, and it
-        must not compute with this package.
+        channels). The function returns labels: integers of the tile's shape without c, 0 for
+        background. It must return the same labels for the same voxels. Several threads call the
+        function, and it must not compute with this package.
     tile : int or sequence of int
         Extent of a tile in voxels. The last tiles are clipped at the end of the volume.
     overlap : int or sequence of int
@@ -8729,9 +8730,9 @@ def map_labels(
         Stored labels, integers from 0; 0 is background.
     function : callable
         A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
-        ``voxel_size`` and ``unit``, as in `for_each_label`. It returns an array with the shape of
-        ``mask``, or None to remove the object. It may be called several times for an object, and
-        must return the same result.
+        ``voxel_size`` and ``unit``, as in `for_each_label`. The function returns an array with the
+        shape of ``mask``, or None to remove the object. It may be called several times for an
+        object, and must return the same result.
     dtype : dtype, optional
         By default, the function returns the object's new voxels as a bool array, and the result is
         a volume of labels. Where several objects overlap, the largest label wins. With a dtype, the
@@ -8808,9 +8809,9 @@ def map_overlap(
     ----------
     func : callable
         A function of one array (z, y, x) for each volume, with ``depth`` additional voxels on each
-        side. It returns an array of the same shape, or of the shape without the overlap. Each voxel
-        of the result may depend only on voxels within ``depth``, not on the position of blocks.
-        Several threads call the function, and it must not compute with this package.
+        side. The function returns an array of the same shape, or of the shape without the overlap.
+        Each voxel of the result may depend only on voxels within ``depth``, not on the position of
+        blocks. Several threads call the function, and it must not compute with this package.
     *volumes : Volume or numpy.ndarray
         One or more volumes of the same shape. The function is called separately for each channel; a
         volume without channels is passed to every call.
@@ -9028,7 +9029,8 @@ def match_template(
     -------
     Volume
         A float32 volume: Pearson's correlation of the template and the surrounding voxels, from -1
-        to 1. It is 0 where these voxels are constant, and NaN where any of them is NaN or infinite.
+        to 1. The result is 0 where the surrounding voxels are constant, and NaN where any of them
+        is NaN or infinite.
 
     Raises
     ------
@@ -9175,7 +9177,7 @@ def maximum_filter(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -9241,7 +9243,7 @@ def maximum_filter1d(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -9511,7 +9513,7 @@ def median_filter(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -9664,8 +9666,8 @@ def meshes(
     One sweep finds the objects' boxes; then each box is read. Vertices are x, y, z positions in the
     unit of the voxel size, including the volume's origin. Surfaces are closed, including at the
     edges of the volume. A worker holds one object's box at a time, and about 50 bytes for each of
-    its voxels. Simplified surfaces are also closed, but thin parts may touch. They depend on the
-    version of fast-simplification.
+    its voxels. Simplified surfaces are also closed, but thin parts may touch. Simplified surfaces
+    depend on the version of fast-simplification.
 
     References
     ----------
@@ -9796,7 +9798,7 @@ def minimum_filter(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -9862,7 +9864,7 @@ def minimum_filter1d(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -9993,7 +9995,7 @@ def morphological_gradient(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -10069,7 +10071,7 @@ def morphological_laplace(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -10357,8 +10359,8 @@ def open_tiles(
 
     Notes
     -----
-    Only metadata is read. BigStitcher's registrations do not specify their unit of length. It is
-    determined from the transform called calibration, or from the voxel sizes and their extents
+    Only metadata is read. BigStitcher's registrations do not specify their unit of length. The unit
+    is determined from the transform called calibration, or from the voxel sizes and their extents
     after registration. Tiles with different voxel sizes are aligned at the corners of their first
     voxels. A TeraStitcher stack with gaps in its ``Z_RANGES`` becomes one tile for each range, and
     a stack with an ``IMG_REGEX`` contains only the matching images. Positions in TIFF files without
@@ -10407,9 +10409,9 @@ def outlines(
         A lazy table of the corners of all outlines, sorted by ``label``, then ``y``, then ``x``.
         Coordinates refer to the corners of pixels: the first pixel extends from 0 to 1. ``corner``
         describes the turn as a sum. The sum includes 4 if the outline continues to the right
-        instead of the left, and 2 if it continues down instead of up. It includes 1 if the pixel in
-        between belongs to the label. ``table.to("regions.geojson")`` writes polygons with holes:
-        one for each label, or several if its pixels are not connected by sides.
+        instead of the left, and 2 if it continues down instead of up. The sum includes 1 if the
+        pixel in between belongs to the label. ``table.to("regions.geojson")`` writes polygons with
+        holes: one for each label, or several if its pixels are not connected by sides.
 
     Raises
     ------
@@ -10701,7 +10703,7 @@ def percentile_filter(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -10822,7 +10824,7 @@ def plan(
 ) -> Plan:
     """Plan a computation without reading or writing any voxels.
 
-    Use it to check memory, I/O and the number of passes before a long run. It accepts the
+    Use it to check memory, I/O and the number of passes before a long run. `plan` accepts the
     parameters of `compute`, so the calls differ only in the name. Parameters that only matter while
     writing, such as ``overwrite`` and ``progress``, do not change the plan.
 
@@ -10844,7 +10846,7 @@ def plan(
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
         Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-        It must consist of whole write units (chunks or shards) of the outputs.
+        A slab must consist of whole write units (chunks or shards) of the outputs.
     window : int, optional
         Number of slices that are computed at a time; by default as many as the memory allows.
     journal : str, os.PathLike or dict, optional
@@ -10867,8 +10869,8 @@ def plan(
         terminals and notebooks show a progress bar for runs of more than one second. Elsewhere, runs of
         more than five seconds print a line for each pass.
     accelerator : str, optional
-        The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+        The accelerator for passes that run a network or use a device. The value is a Beam resource hint
+        such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
         ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
         Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
@@ -11244,8 +11246,8 @@ def probe_model(
         An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c,
         z, y, x, or an Apache Beam `ModelHandler` for numpy arrays c, z, y, x.
     patch : int or sequence of int, default: 64
-        Input extent along z, y, x, or y, x for a network of slices. It must be more than twice the
-        reach on each side.
+        Input extent along z, y, x, or y, x for a network of slices. The extent must be more than
+        twice the reach on each side.
     channels : int, optional
         Number of input channels; by default from the file, or 1.
     device : {"auto", "cpu", "cuda"}, default: "auto"
@@ -11309,7 +11311,8 @@ def profile_line(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and one time point.
     src, dst : sequence of float
-        The ends of the line, in voxels, one number for each axis. Both are part of the profile.
+        The ends of the line, in voxels, one number for each axis. Both ends are part of the
+        profile.
     linewidth : int, default: 1
         The number of samples across the line, for two axes.
     order : int, optional
@@ -11407,7 +11410,7 @@ def random_noise(
         Fraction of salt among the set voxels, 0 to 1; 0.5 by default.
     peak : float, optional
         Number of photons for a voxel of 1; 256 by default for integers of 8 bits, 65536 for 16
-        bits. It is required for other dtypes.
+        bits. The parameter is required for all other dtypes.
     low : float, optional
         Minimum of uniform noise; -0.1 by default.
     high : float, optional
@@ -11494,7 +11497,7 @@ def rank_filter(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -11538,7 +11541,8 @@ def reconstruction(
     seed : Volume or numpy.ndarray
         The initial volume: nowhere above the mask for dilation, nowhere below the mask for erosion.
     mask : Volume or numpy.ndarray
-        The limit, with the same shape. It must not contain NaN; both volumes may contain infinity.
+        The limit, with the same shape. The mask must not contain NaN; both volumes may contain
+        infinity.
     method : {"dilation", "erosion"}, default: "dilation"
         ``"dilation"`` grows the seed, ``"erosion"`` shrinks it.
     footprint : array_like, optional
@@ -11778,8 +11782,8 @@ def register(
         Maximum shift of the centre along each axis, in voxels; half of the volume by default.
         Shifts are rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
-        The minimum correlation of the aligned voxels. It must also be significant: unrelated
-        volumes would correlate as much in less than one in a million cases.
+        The minimum correlation of the aligned voxels. The correlation must also be significant:
+        unrelated volumes would correlate as much in less than one in a million cases.
     max_voxels : int, default: 2097152
         Both volumes are downsampled until they have fewer voxels than this. The error of shifts is
         about 0.05 downsampled voxels.
@@ -11947,8 +11951,8 @@ def register_slices(
     method : {"intensity", "keypoints"}, default: "intensity"
         How to find the first approximation for two slices. ``"intensity"`` compares their voxels,
         and finds rotations of up to 30 degrees. ``"keypoints"`` matches SIFT keypoints from
-        scikit-image, and finds any rotation if slices have distinct structures. It is not available
-        for ``model="translation"``.
+        scikit-image, and finds any rotation if slices have distinct structures. Keypoints are not
+        available for ``model="translation"``.
     neighbours : int, default: 3
         Number of subsequent slices to compare each slice with. More than 1 bridges bad slices and
         prevents errors from adding up.
@@ -12243,7 +12247,8 @@ def relabel_sequential(
     Notes
     -----
     Two sweeps: the first collects the labels, and the second writes the result. Memory grows with
-    the labels of one slab, about 24 bytes each. It is several times as large while they are merged.
+    the labels of one slab, about 24 bytes each. While they are merged, memory is several times as
+    large.
 
     References
     ----------
@@ -12306,7 +12311,7 @@ def remove_small_holes(
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -12370,7 +12375,7 @@ def remove_small_objects(
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
     grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-    blocks of slabs. It does not grow with the total number of components.
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -12470,7 +12475,7 @@ def rfftn(
     Volume
         A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
         is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
-        dtypes. It keeps the voxel size and origin of the volume for `ifftn`.
+        dtypes. The result keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
@@ -12668,9 +12673,9 @@ def richardson_lucy(
         scales integers to the range from 0 to 1.
         Negative voxels count as 0.
     psf : array_like of float, or path
-        The point spread function, or the path of a file that contains it. It has one dimension for each
-        axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
-        sum. An extent of 1 along z deconvolves slice by slice.
+        The point spread function, or the path of a file that contains it. The array has one dimension
+        for each axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. The
+        function is divided by its sum. An extent of 1 along z deconvolves slice by slice.
         No number may be negative.
     iterations : int, default: 50
         Number of iterations. More iterations restore finer detail but amplify noise.
@@ -12689,7 +12694,7 @@ def richardson_lucy(
         axis. By default four times the distance that contains all but 1e-4 of ``psf``.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32. They discard at most half of their extent along
+        voxels of float64, or four million of float32. Blocks discard at most half of their extent along
         each axis.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -12715,13 +12720,13 @@ def richardson_lucy(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It
-    depends on ``patch`` and ``context``. In tests with Gaussians and the default context, two grids
-    of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The volume is
-    extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were
-    data. scikit-image uses zeros beyond the edges, which makes the estimate brighter at the edges;
-    in the interior, the results agree. Computation is in the result's default dtype. The first
-    estimate is constant.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. The
+    result depends on ``patch`` and ``context``. In tests with Gaussians and the default context,
+    two grids of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The
+    volume is extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if
+    they were data. scikit-image uses zeros beyond the edges, which makes the estimate brighter at
+    the edges; in the interior, the results agree. Computation is in the result's default dtype. The
+    first estimate is constant.
 
     One sweep. A slab needs whole blocks, and memory for nine arrays (thirteen with ``tv``) with
     this dtype and a block's shape. Each iteration needs four Fourier transforms of each block.
@@ -12762,9 +12767,9 @@ def richardson_lucy_residuals(
         scales integers to the range from 0 to 1.
         Negative voxels count as 0.
     psf : array_like of float, or path
-        The point spread function, or the path of a file that contains it. It has one dimension for each
-        axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
-        sum. An extent of 1 along z deconvolves slice by slice.
+        The point spread function, or the path of a file that contains it. The array has one dimension
+        for each axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. The
+        function is divided by its sum. An extent of 1 along z deconvolves slice by slice.
         No number may be negative.
     iterations : int, default: 50
         The number of iterations and of results.
@@ -12781,7 +12786,7 @@ def richardson_lucy_residuals(
         Number of voxels that each block discards at each face, as in `richardson_lucy`.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32. They discard at most half of their extent along
+        voxels of float64, or four million of float32. Blocks discard at most half of their extent along
         each axis.
 
     Returns
@@ -12894,7 +12899,7 @@ def rolling_ball(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -13137,8 +13142,8 @@ def scharr(
 ) -> Volume:
     """Find edges by the Scharr derivative along an axis, or the magnitude of several.
 
-    It depends less on the direction of an edge than `sobel`. The weights are ``[-1, 0, 1]`` along
-    the axis, and ``[3, 10, 3] / 16`` along the others.
+    The result depends less on the direction of an edge than for `sobel`. The weights are ``[-1, 0,
+    1]`` along the axis, and ``[3, 10, 3] / 16`` along the others.
 
     Parameters
     ----------
@@ -13266,8 +13271,8 @@ def separate_stains(
         dtype, floats from 0 to 1.
     matrix : array_like of 3 x 3
         A matrix that converts logarithms of red, green and blue to stains, like
-        ``skimage.color.hdx_from_rgb``. It is the inverse of the matrix with the stains' colours as
-        rows.
+        ``skimage.color.hdx_from_rgb``. This matrix is the inverse of the matrix with the stains'
+        colours as rows.
     names : sequence of str, optional
         Names of the three stains.
     dtype : dtype, optional
@@ -14342,8 +14347,8 @@ def threshold_li(
     One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
     two, for the range and the histogram.
 
-    It is computed from counts, for floats from ``nbins`` bins, whereas scikit-image iterates over all
-    voxels.
+    The threshold is computed from counts, for floats from ``nbins`` bins, whereas scikit-image iterates
+    over all voxels.
 
     References
     ----------
@@ -15292,8 +15297,8 @@ def upsample(
         0 repeats voxels, like `numpy.repeat`; 1 interpolates linearly between their centres, and is
         constant outside.
     like : Volume, optional
-        The original input of `downsample`, which determines the shape of the result. Its extents
-        need not be multiples of ``factors``.
+        The original input of `downsample`, which determines the shape of the result. The extents of
+        this volume need not be multiples of ``factors``.
 
     Returns
     -------
@@ -15493,8 +15498,8 @@ def verify(
     workers : int, optional
         Number of slabs to check at a time on this machine; by default one for each core.
     journal : str, os.PathLike or dict, optional
-        Folder for the findings so far, from which a stopped verification can continue. It is
-        removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
+        Folder for the findings so far, from which a stopped verification can continue. The folder
+        is removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
         otherwise no journal.
     resume : bool, default: False
         Whether to continue a stopped verification, which must have the same options.
@@ -15677,8 +15682,8 @@ def watershed(
         Heights, e.g. membrane probabilities, which may be infinite. NaN is only allowed outside of
         ``mask``.
     markers : Volume or numpy.ndarray, optional
-        Labels from which basins grow, and 0 elsewhere. They may be negative. Without markers, there
-        is a basin for each minimum.
+        Labels from which basins grow, and 0 elsewhere. Labels may be negative. Without markers,
+        there is a basin for each minimum.
     mask : Volume or numpy.ndarray, optional
         Only voxels with a nonzero mask are divided; the result is 0 elsewhere.
     connectivity : {1}, default: 1
@@ -15712,17 +15717,16 @@ def watershed(
     -----
     Each voxel follows its lowest neighbour, unless this is higher than the voxel. Among equal
     neighbours, the previous ones along z, y, x have priority, then the next ones along x, y, z. All
-    voxels with the same end form a basin. This is the order of edges by height, then by linear
-    index. Flat regions are divided by this order, not by distance: smooth such heights, or use
-    markers.
+    voxels with the same end form a basin. This choice orders edges by height, then by linear index.
+    Flat regions are divided by this order, not by distance: smooth such heights, or use markers.
 
     With markers, voxels of a marker do not follow a neighbour. Basins without a marker join the
     basin across their lowest pass, until all have a marker. The height of a pass is the higher of
     two neighbours; equal passes are ordered by labels as in `agglomerate`.
 
-    The result is unique and independent of slabs. It differs from `skimage.segmentation.watershed`,
-    which floods from a queue. If no heights are equal, the results can only differ where floods
-    meet.
+    The result is unique and independent of slabs. The result differs from
+    `skimage.segmentation.watershed`, which floods from a queue. If no heights are equal, the
+    results can only differ where floods meet.
 
     Two sweeps for the basins, or three with markers. Basins are merged like components in `label`.
     With markers, they are then merged as in `agglomerate`, and marked as in `cut`.
@@ -15894,7 +15898,7 @@ def white_tophat(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -15948,9 +15952,9 @@ def wiener(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     psf : array_like of float, or path
-        The point spread function, or the path of a file that contains it. It has one dimension for each
-        axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
-        sum. An extent of 1 along z deconvolves slice by slice.
+        The point spread function, or the path of a file that contains it. The array has one dimension
+        for each axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. The
+        function is divided by its sum. An extent of 1 along z deconvolves slice by slice.
     balance : float
         Weight of the Laplacian, above 0: larger numbers give smoother results with less noise.
     mode : str or sequence of str, default: "reflect"
@@ -15965,7 +15969,7 @@ def wiener(
         axis. By default the distance that contains all but 1e-4 of the filter's weights.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32. They discard at most half of their extent along
+        voxels of float64, or four million of float32. Blocks discard at most half of their extent along
         each axis.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -15992,9 +15996,9 @@ def wiener(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
-    on ``patch`` and ``context``. scikit-image's result is the same in the interior; it treats the
-    volume as periodic, and clips from -1 to 1. Computation is in float64.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. The
+    result depends on ``patch`` and ``context``. scikit-image's result is the same in the interior;
+    it treats the volume as periodic, and clips from -1 to 1. Computation is in float64.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 

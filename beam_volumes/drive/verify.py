@@ -71,8 +71,8 @@ def verify(
     workers : int, optional
         Number of slabs to check at a time on this machine; by default one for each core.
     journal : str, os.PathLike or dict, optional
-        Folder for the findings so far, from which a stopped verification can continue. It is
-        removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
+        Folder for the findings so far, from which a stopped verification can continue. The folder
+        is removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
         otherwise no journal.
     resume : bool, default: False
         Whether to continue a stopped verification, which must have the same options.

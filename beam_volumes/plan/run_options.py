@@ -114,7 +114,7 @@ threads : int, optional
         """\
 slab : sequence of int, optional
     Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-    It must consist of whole write units (chunks or shards) of the outputs.""",
+    A slab must consist of whole write units (chunks or shards) of the outputs.""",
     )
     window: int | None = _option(
         None,
@@ -193,8 +193,8 @@ progress : bool or callable, optional
         "HINT",
         """\
 accelerator : str, optional
-    The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-    as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+    The accelerator for passes that run a network or use a device. The value is a Beam resource hint
+    such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
     ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.""",
     )
     device: str | None = _option(

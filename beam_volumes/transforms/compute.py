@@ -45,7 +45,7 @@ class Compute(beam.PTransform):
 
     Use it if a pipeline has steps before or after the computation; otherwise use
     `beam_volumes.compute`. Applied to a pipeline, it starts immediately. Applied to a PCollection,
-    it waits until the PCollection is complete. It returns a dict with one PCollection for each
+    it waits until the PCollection is complete. The result is a dict with one PCollection for each
     target. For ``volume.to(path)`` and ``table.to(path)``, the PCollection contains the output's
     full name (``target.sink.name``) once all outputs are complete. For a lazy number, it contains
     the number. For a table without a path, it contains the rows in no particular order, as

@@ -62,7 +62,7 @@ class ComputeAll(Excepting, beam.PTransform):
     ----------
     function : callable
         A function that maps an element to a dict of named targets: ``volume.to(path)``,
-        ``table.to(path)``, tables and lazy numbers. It is called in the worker.
+        ``table.to(path)``, tables and lazy numbers. The worker calls this function.
     %(process_memory)s
     workers : int, default: 1
         Number of elements that one process computes at a time. The elements share the memory.

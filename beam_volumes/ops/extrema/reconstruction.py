@@ -39,7 +39,8 @@ def reconstruction(
     seed : Volume or numpy.ndarray
         The initial volume: nowhere above the mask for dilation, nowhere below the mask for erosion.
     mask : Volume or numpy.ndarray
-        The limit, with the same shape. It must not contain NaN; both volumes may contain infinity.
+        The limit, with the same shape. The mask must not contain NaN; both volumes may contain
+        infinity.
     method : {"dilation", "erosion"}, default: "dilation"
         ``"dilation"`` grows the seed, ``"erosion"`` shrinks it.
     footprint : array_like, optional

@@ -120,7 +120,8 @@ def match_template(
     -------
     Volume
         A float32 volume: Pearson's correlation of the template and the surrounding voxels, from -1
-        to 1. It is 0 where these voxels are constant, and NaN where any of them is NaN or infinite.
+        to 1. The result is 0 where the surrounding voxels are constant, and NaN where any of them
+        is NaN or infinite.
 
     Raises
     ------

@@ -304,8 +304,8 @@ def estimate_sigma(volume: Volume) -> Scalar:
     Returns
     -------
     Scalar
-        The lazy number, for the noise of all channels together. It is the median of the absolute
-        details of a wavelet transform (db2) in all directions, divided by 0.6745.
+        The lazy number, for the noise of all channels together. The estimate is the median of the
+        absolute details of a wavelet transform (db2) in all directions, divided by 0.6745.
 
     Raises
     ------

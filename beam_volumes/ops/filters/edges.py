@@ -37,8 +37,8 @@ def scharr(
 ) -> Volume:
     """Find edges by the Scharr derivative along an axis, or the magnitude of several.
 
-    It depends less on the direction of an edge than `sobel`. The weights are ``[-1, 0, 1]`` along
-    the axis, and ``[3, 10, 3] / 16`` along the others.
+    The result depends less on the direction of an edge than for `sobel`. The weights are ``[-1, 0,
+    1]`` along the axis, and ``[3, 10, 3] / 16`` along the others.
 
     Parameters
     ----------

@@ -46,9 +46,9 @@ def map_overlap(
     ----------
     func : callable
         A function of one array (z, y, x) for each volume, with ``depth`` additional voxels on each
-        side. It returns an array of the same shape, or of the shape without the overlap. Each voxel
-        of the result may depend only on voxels within ``depth``, not on the position of blocks.
-        Several threads call the function, and it must not compute with this package.
+        side. The function returns an array of the same shape, or of the shape without the overlap.
+        Each voxel of the result may depend only on voxels within ``depth``, not on the position of
+        blocks. Several threads call the function, and it must not compute with this package.
     *volumes : Volume or numpy.ndarray
         One or more volumes of the same shape. The function is called separately for each channel; a
         volume without channels is passed to every call.

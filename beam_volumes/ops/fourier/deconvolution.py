@@ -270,13 +270,13 @@ def richardson_lucy(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It
-    depends on ``patch`` and ``context``. In tests with Gaussians and the default context, two grids
-    of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The volume is
-    extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were
-    data. scikit-image uses zeros beyond the edges, which makes the estimate brighter at the edges;
-    in the interior, the results agree. Computation is in the result's default dtype. The first
-    estimate is constant.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. The
+    result depends on ``patch`` and ``context``. In tests with Gaussians and the default context,
+    two grids of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The
+    volume is extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if
+    they were data. scikit-image uses zeros beyond the edges, which makes the estimate brighter at
+    the edges; in the interior, the results agree. Computation is in the result's default dtype. The
+    first estimate is constant.
 
     One sweep. A slab needs whole blocks, and memory for nine arrays (thirteen with ``tv``) with
     this dtype and a block's shape. Each iteration needs four Fourier transforms of each block.
@@ -441,9 +441,9 @@ def wiener(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
-    on ``patch`` and ``context``. scikit-image's result is the same in the interior; it treats the
-    volume as periodic, and clips from -1 to 1. Computation is in float64.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. The
+    result depends on ``patch`` and ``context``. scikit-image's result is the same in the interior;
+    it treats the volume as periodic, and clips from -1 to 1. Computation is in float64.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 

@@ -237,7 +237,7 @@ def fftn(volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "b
     Volume
         A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
         is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
-        dtypes. It keeps the voxel size and origin of the volume for `ifftn`.
+        dtypes. The result keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------

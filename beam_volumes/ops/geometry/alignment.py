@@ -175,9 +175,9 @@ def apply_transforms(
         For each slice, the position (y, x) of its first voxel in the aligned volume, in voxels.
         Alternatively, a matrix that maps indices to positions. A matrix is 2 x 2, or homogeneous
         with the position in its last column. A table can be the result of `register_slices`, a
-        DataFrame or the path of a CSV file. It has columns ``y`` and ``x``, and optionally the
-        matrix in ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, pass one
-        transform per frame instead, for all spatial axes.
+        DataFrame or the path of a CSV file. The table has columns ``y`` and ``x``, and optionally
+        the matrix in ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, pass
+        one transform per frame instead, for all spatial axes.
     bounding_box : bool, default: False
         Whether to enlarge the result to contain all transformed slices or frames, instead of
         keeping the shape.

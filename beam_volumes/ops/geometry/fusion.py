@@ -56,8 +56,8 @@ def fuse(
         For each tile, the position of its first voxel, or a matrix that maps its indices to
         positions. A matrix is square, or homogeneous with the position in its last column.
         Positions have an entry for each spatial axis. A table can be a DataFrame or the path of a
-        CSV file. It has columns named z, y and x, and a row for each tile, in order. With None,
-        tiles are placed by their own origins.
+        CSV file. The table has columns named z, y and x, and a row for each tile, in order. With
+        None, tiles are placed by their own origins.
     physical : bool, default: False
         Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
         indices times the voxel size.

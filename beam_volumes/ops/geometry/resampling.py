@@ -36,9 +36,9 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
     Returns
     -------
     Volume
-        A volume of the input's dtype. Its voxels are larger by ``factors``, and its origin is in the
-        centre of the first window (unchanged for ``"stride"``). A voxel is NaN if its window
-        contains a NaN.
+        A volume of the input's dtype. The voxels of the result are larger by ``factors``, and its
+        origin is in the centre of the first window (unchanged for ``"stride"``). A voxel is NaN if
+        its window contains a NaN.
 
     Raises
     ------
@@ -129,8 +129,8 @@ def upsample(
         0 repeats voxels, like `numpy.repeat`; 1 interpolates linearly between their centres, and is
         constant outside.
     like : Volume, optional
-        The original input of `downsample`, which determines the shape of the result. Its extents
-        need not be multiples of ``factors``.
+        The original input of `downsample`, which determines the shape of the result. The extents of
+        this volume need not be multiples of ``factors``.
 
     Returns
     -------

@@ -79,8 +79,8 @@ def open_tiles(
 
     Notes
     -----
-    Only metadata is read. BigStitcher's registrations do not specify their unit of length. It is
-    determined from the transform called calibration, or from the voxel sizes and their extents
+    Only metadata is read. BigStitcher's registrations do not specify their unit of length. The unit
+    is determined from the transform called calibration, or from the voxel sizes and their extents
     after registration. Tiles with different voxel sizes are aligned at the corners of their first
     voxels. A TeraStitcher stack with gaps in its ``Z_RANGES`` becomes one tile for each range, and
     a stack with an ``IMG_REGEX`` contains only the matching images. Positions in TIFF files without

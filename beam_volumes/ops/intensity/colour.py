@@ -162,8 +162,8 @@ def separate_stains(
         dtype, floats from 0 to 1.
     matrix : array_like of 3 x 3
         A matrix that converts logarithms of red, green and blue to stains, like
-        ``skimage.color.hdx_from_rgb``. It is the inverse of the matrix with the stains' colours as
-        rows.
+        ``skimage.color.hdx_from_rgb``. This matrix is the inverse of the matrix with the stains'
+        colours as rows.
     names : sequence of str, optional
         Names of the three stains.
     dtype : dtype, optional

@@ -42,7 +42,8 @@ def profile_line(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and one time point.
     src, dst : sequence of float
-        The ends of the line, in voxels, one number for each axis. Both are part of the profile.
+        The ends of the line, in voxels, one number for each axis. Both ends are part of the
+        profile.
     linewidth : int, default: 1
         The number of samples across the line, for two axes.
     order : int, optional

@@ -36,10 +36,10 @@ def agglomerate(
     Parameters
     ----------
     edges : Table, table, dict or path
-        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``. It
-        can be a lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet
-        files. ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows for a pair
-        are combined. Rows with an ``affinity_count`` of 0 are ignored.
+        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``. The
+        table can be a lazy table, a pyarrow or pandas table, a dict of columns, or the path of
+        Parquet files. ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows
+        for a pair are combined. Rows with an ``affinity_count`` of 0 are ignored.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
         The score of two regions, computed from all faces between them. ``"mean"`` needs the columns
         ``affinity_sum`` (integers) and ``affinity_count``, ``"max"`` needs ``affinity_max``, and

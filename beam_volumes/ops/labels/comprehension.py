@@ -41,8 +41,8 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
     Returns
     -------
     list of tuple of slice
-        The bounding boxes of labels 1, 2, ..., or None for missing labels. They are computed
-        immediately, in this process.
+        The bounding boxes of labels 1, 2, ..., or None for missing labels. The boxes are computed
+        immediately, in the current process.
 
     Raises
     ------

@@ -53,9 +53,9 @@ def map_instances(
     %(volume)s
     function : callable
         A function of the voxels of a tile, an array with the volume's axes (c first if there are
-        channels). It returns labels: integers of the tile's shape without c, 0 for background. It
-        must return the same labels for the same voxels. Several threads call the function, and it
-        must not compute with this package.
+        channels). The function returns labels: integers of the tile's shape without c, 0 for
+        background. It must return the same labels for the same voxels. Several threads call the
+        function, and it must not compute with this package.
     tile : int or sequence of int
         Extent of a tile in voxels. The last tiles are clipped at the end of the volume.
     overlap : int or sequence of int

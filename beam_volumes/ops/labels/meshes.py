@@ -74,8 +74,8 @@ def meshes(
     One sweep finds the objects' boxes; then each box is read. Vertices are x, y, z positions in the
     unit of the voxel size, including the volume's origin. Surfaces are closed, including at the
     edges of the volume. A worker holds one object's box at a time, and about 50 bytes for each of
-    its voxels. Simplified surfaces are also closed, but thin parts may touch. They depend on the
-    version of fast-simplification.
+    its voxels. Simplified surfaces are also closed, but thin parts may touch. Simplified surfaces
+    depend on the version of fast-simplification.
 
     References
     ----------

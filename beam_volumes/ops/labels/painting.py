@@ -56,9 +56,9 @@ def map_labels(
         Stored labels, integers from 0; 0 is background.
     function : callable
         A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
-        ``voxel_size`` and ``unit``, as in `for_each_label`. It returns an array with the shape of
-        ``mask``, or None to remove the object. It may be called several times for an object, and
-        must return the same result.
+        ``voxel_size`` and ``unit``, as in `for_each_label`. The function returns an array with the
+        shape of ``mask``, or None to remove the object. It may be called several times for an
+        object, and must return the same result.
     dtype : dtype, optional
         By default, the function returns the object's new voxels as a bool array, and the result is
         a volume of labels. Where several objects overlap, the largest label wins. With a dtype, the

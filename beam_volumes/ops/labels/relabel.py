@@ -153,8 +153,8 @@ def keep_labels(
     labels : Volume or numpy.ndarray
         Labels, bool or integers from 0.
     table : Table, table or path
-        Measurements with a column ``label``, such as the result of `regionprops_table`. They can be
-        a lazy table, a pyarrow or pandas table, a Parquet file, or a folder of Parquet files.
+        Measurements with a column ``label``, such as the result of `regionprops_table`. Pass a lazy
+        table, a pyarrow or pandas table, a Parquet file, or a folder of Parquet files.
     column : str
         The name of a numeric column.
     low, high : float, optional

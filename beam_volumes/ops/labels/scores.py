@@ -63,8 +63,8 @@ def contingency(a: Volume, b: Volume, *, ignore_labels: Iterable[int] = ()) -> T
 
     Notes
     -----
-    One sweep. Memory grows with the pairs of one slab, about 24 bytes each. It is several times as
-    large while they are merged. No worker holds the whole table.
+    One sweep. Memory grows with the pairs of one slab, about 24 bytes each. While they are merged,
+    memory is several times as large. No worker holds the whole table.
 
     References
     ----------

@@ -65,7 +65,8 @@ def relabel_sequential(
     Notes
     -----
     Two sweeps: the first collects the labels, and the second writes the result. Memory grows with
-    the labels of one slab, about 24 bytes each. It is several times as large while they are merged.
+    the labels of one slab, about 24 bytes each. While they are merged, memory is several times as
+    large.
 
     References
     ----------

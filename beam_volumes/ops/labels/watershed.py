@@ -58,8 +58,8 @@ def watershed(
         Heights, e.g. membrane probabilities, which may be infinite. NaN is only allowed outside of
         ``mask``.
     markers : Volume or numpy.ndarray, optional
-        Labels from which basins grow, and 0 elsewhere. They may be negative. Without markers, there
-        is a basin for each minimum.
+        Labels from which basins grow, and 0 elsewhere. Labels may be negative. Without markers,
+        there is a basin for each minimum.
     mask : Volume or numpy.ndarray, optional
         Only voxels with a nonzero mask are divided; the result is 0 elsewhere.
     connectivity : {1}, default: 1
@@ -93,17 +93,16 @@ def watershed(
     -----
     Each voxel follows its lowest neighbour, unless this is higher than the voxel. Among equal
     neighbours, the previous ones along z, y, x have priority, then the next ones along x, y, z. All
-    voxels with the same end form a basin. This is the order of edges by height, then by linear
-    index. Flat regions are divided by this order, not by distance: smooth such heights, or use
-    markers.
+    voxels with the same end form a basin. This choice orders edges by height, then by linear index.
+    Flat regions are divided by this order, not by distance: smooth such heights, or use markers.
 
     With markers, voxels of a marker do not follow a neighbour. Basins without a marker join the
     basin across their lowest pass, until all have a marker. The height of a pass is the higher of
     two neighbours; equal passes are ordered by labels as in `agglomerate`.
 
-    The result is unique and independent of slabs. It differs from `skimage.segmentation.watershed`,
-    which floods from a queue. If no heights are equal, the results can only differ where floods
-    meet.
+    The result is unique and independent of slabs. The result differs from
+    `skimage.segmentation.watershed`, which floods from a queue. If no heights are equal, the
+    results can only differ where floods meet.
 
     Two sweeps for the basins, or three with markers. Basins are merged like components in `label`.
     With markers, they are then merged as in `agglomerate`, and marked as in `cut`.

@@ -72,12 +72,12 @@ def distance_transform_edt(
     Returns
     -------
     distances : Volume
-        A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background; in this case, scipy's result is undefined.
+        A float32 volume: the distance in float64, rounded once. The distance is +inf if the whole
+        volume has no background; in this case, scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
         nearest background voxel. If several are equally near, it is the first in raster order
-        (undefined in scipy). It is -1 beyond ``max_distance`` and if there is no background.
+        (undefined in scipy). The index is -1 beyond ``max_distance`` and if there is no background.
 
     Raises
     ------

@@ -52,8 +52,8 @@ def probe_model(
         An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c,
         z, y, x, or an Apache Beam `ModelHandler` for numpy arrays c, z, y, x.
     patch : int or sequence of int, default: 64
-        Input extent along z, y, x, or y, x for a network of slices. It must be more than twice the
-        reach on each side.
+        Input extent along z, y, x, or y, x for a network of slices. The extent must be more than
+        twice the reach on each side.
     channels : int, optional
         Number of input channels; by default from the file, or 1.
     device : {"auto", "cpu", "cuda"}, default: "auto"

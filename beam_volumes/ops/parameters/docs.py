@@ -87,13 +87,13 @@ cval : float, default: 0.0
         # Blocks
         "psf": """\
 psf : array_like of float, or path
-    The point spread function, or the path of a file that contains it. It has one dimension for each
-    axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
-    sum. An extent of 1 along z deconvolves slice by slice.""",
+    The point spread function, or the path of a file that contains it. The array has one dimension
+    for each axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. The
+    function is divided by its sum. An extent of 1 along z deconvolves slice by slice.""",
         "patch_of_block": """\
 patch : int or sequence of int, optional
     Extent of a block, including the voxels to discard. By default, blocks have up to two million
-    voxels of float64, or four million of float32. They discard at most half of their extent along
+    voxels of float64, or four million of float32. Blocks discard at most half of their extent along
     each axis.""",
         "truncate": """\
 truncate : float, default: 4.0
@@ -146,7 +146,7 @@ Volume
     other dtypes. ``dtype`` overrides this.""",
         "same_dtype": """\
 Volume
-    A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.""",
+    A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.""",
         "linear_errors": """\
 ValueError
         If a parameter is out of range or does not have one entry for each axis. If a length has a unit
@@ -305,7 +305,7 @@ structure : array_like, optional
         "component_sweeps": """\
 Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
 grows with the components of one slab, about 50 bytes each, and with the components on the faces of
-blocks of slabs. It does not grow with the total number of components.""",
+blocks of slabs. Memory does not grow with the total number of components.""",
         "component_errors": """\
 ValueError
     If a parameter is out of range. On computation, before anything is written, if the components

@@ -66,8 +66,8 @@ def register_slices(
     method : {"intensity", "keypoints"}, default: "intensity"
         How to find the first approximation for two slices. ``"intensity"`` compares their voxels,
         and finds rotations of up to 30 degrees. ``"keypoints"`` matches SIFT keypoints from
-        scikit-image, and finds any rotation if slices have distinct structures. It is not available
-        for ``model="translation"``.
+        scikit-image, and finds any rotation if slices have distinct structures. Keypoints are not
+        available for ``model="translation"``.
     neighbours : int, default: 3
         Number of subsequent slices to compare each slice with. More than 1 bridges bad slices and
         prevents errors from adding up.

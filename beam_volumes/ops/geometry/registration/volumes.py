@@ -59,8 +59,8 @@ def register(
         Maximum shift of the centre along each axis, in voxels; half of the volume by default.
         Shifts are rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
-        The minimum correlation of the aligned voxels. It must also be significant: unrelated
-        volumes would correlate as much in less than one in a million cases.
+        The minimum correlation of the aligned voxels. The correlation must also be significant:
+        unrelated volumes would correlate as much in less than one in a million cases.
     max_voxels : int, default: 2097152
         Both volumes are downsampled until they have fewer voxels than this. The error of shifts is
         about 0.05 downsampled voxels.
