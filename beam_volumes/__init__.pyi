@@ -34,8 +34,8 @@ class Compute(_Compute):
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
         machine's RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if much of the work on
-        a slab is single-threaded and the memory suffices.
+        Number of slabs in flight. By default one slab for every four cores, and more if much of the
+        work on a slab is single-threaded and the memory suffices.
     machines : int, optional
         Number of machines that share the slabs, for runners with several machines. Slabs are made small
         enough for each machine to get many. By default, Beam's option ``max_num_workers``,
@@ -528,7 +528,8 @@ def adapted_rand_error(
     Returns
     -------
     error, precision, recall : Scalar
-        Lazy numbers: 1 minus the F-score, and its components. NaN if no pair of voxels is included.
+        Lazy numbers: the error is 1 minus the F-score of precision and recall. NaN if no pair of
+        voxels is included.
 
     Raises
     ------
@@ -597,8 +598,8 @@ def add_levels(
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if much of the work on
-        a slab is single-threaded and the memory suffices.
+        Number of slabs in flight. By default one slab for every four cores, and more if much of the
+        work on a slab is single-threaded and the memory suffices.
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
@@ -2451,9 +2452,9 @@ def boundary_scores(
     Returns
     -------
     precision, recall : Scalar
-        Lazy numbers: the fraction of boundary voxels of ``test`` near a boundary of ``truth``, and
-        the fraction of boundary voxels of ``truth`` near a boundary of ``test``. NaN if there are
-        no boundary voxels.
+        Lazy numbers. Precision is the fraction of boundary voxels of ``test`` near a boundary of
+        ``truth``. Recall is the fraction of boundary voxels of ``truth`` near a boundary of
+        ``test``. NaN if there are no boundary voxels.
 
     Raises
     ------
@@ -2900,8 +2901,8 @@ def compute(
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if much of the work on
-        a slab is single-threaded and the memory suffices.
+        Number of slabs in flight. By default one slab for every four cores, and more if much of the
+        work on a slab is single-threaded and the memory suffices.
     machines : int, optional
         Number of machines that share the slabs, for runners with several machines. Slabs are made small
         enough for each machine to get many. By default, Beam's option ``max_num_workers``,
@@ -3714,7 +3715,7 @@ def cube(
     Raises
     ------
     ValueError
-        If ``size`` is not an integer of at least 1, there are not 1 to 3 axes, or the footprint
+        If ``size`` is not an integer of at least 1, or there are not 1 to 3 axes. If the footprint
         would have more than 2**24 voxels.
 
     See Also
@@ -4280,8 +4281,8 @@ def distance_transform_cdt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     metric : {"chessboard", "taxicab", "cityblock", "manhattan"} or array_like, default: "chessboard"
         The metric. A diagonal step has length 1 in ``"chessboard"``; in the other metrics, its
         length is the number of axes. Alternatively, an equivalent structure: all neighbours, or
@@ -4343,8 +4344,8 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     sampling : float, sequence of float or "voxel_size", optional
         Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
         the voxel size of the volume, so distances are in its unit.
@@ -4417,8 +4418,8 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     sampling : float, sequence of float or "voxel_size", optional
         Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
         the voxel size of the volume, so distances are in its unit.
@@ -4657,9 +4658,9 @@ def equalize_adapthist(
 ) -> Volume:
     """Equalize the histogram locally, with limited contrast (CLAHE).
 
-    Use it if structures are visible in some parts of a volume, but too dark or bright in others.
-    Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating between
-    the curves of the nearest tiles.
+    Use it if structures are visible in some parts of a volume, but too dark or bright in other
+    parts. Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating
+    between the curves of the nearest tiles.
 
     Parameters
     ----------
@@ -5268,11 +5269,11 @@ def fftconvolve(
 
     Notes
     -----
-    The result equals `convolve` within 16 units in the last place of the result's dtype, relative
-    to the sum of the weights' magnitudes times the largest voxel. Computation is in float64. Blocks
-    start at the first voxel of the volume, and overlap by the extent of the weights, so the result
-    does not depend on slabs. `scipy.signal.fftconvolve` with ``mode="same"`` gives the same result
-    for odd extents and ``mode="constant"``.
+    The result equals `convolve` within 16 units in the last place of the result's dtype. This error
+    is relative to the sum of the weights' magnitudes times the largest voxel. Computation is in
+    float64. Blocks start at the first voxel of the volume, and overlap by the extent of the
+    weights, so the result does not depend on slabs. `scipy.signal.fftconvolve` with ``mode="same"``
+    gives the same result for odd extents and ``mode="constant"``.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 
@@ -6404,8 +6405,8 @@ def gabor(
     Returns
     -------
     tuple of Volume
-        The real and the imaginary part; float32 for bool, integers of up to 16 bits, float16 and
-        float32, otherwise float64. ``dtype`` overrides this.
+        The real and the imaginary part. The dtype is float32 for bool, integers of up to 16 bits,
+        float16 and float32, otherwise float64. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6577,7 +6578,7 @@ def gaussian_filter1d(
 
     Notes
     -----
-    One sweep. The halo is the radius along this axis, and 0 along the others.
+    One sweep. The halo is the radius along this axis, and 0 along all other axes.
 
     References
     ----------
@@ -7310,7 +7311,7 @@ def h_maxima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. It must not contain NaN or infinity.
+        A volume or an array with up to three axes. The volume must not contain NaN or infinity.
     h : float
         The height of maxima or the depth of minima, above 0. If the height is not an integer,
         integer volumes are converted to floats.
@@ -7362,7 +7363,7 @@ def h_minima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. It must not contain NaN or infinity.
+        A volume or an array with up to three axes. The volume must not contain NaN or infinity.
     h : float
         The height of maxima or the depth of minima, above 0. If the height is not an integer,
         integer volumes are converted to floats.
@@ -8299,7 +8300,7 @@ def local_maxima(
     Returns
     -------
     Volume
-        A bool volume, True in the extrema. A constant volume has none.
+        A bool volume, True in the extrema. A constant volume has no extrema.
 
     Raises
     ------
@@ -8357,7 +8358,7 @@ def local_minima(
     Returns
     -------
     Volume
-        A bool volume, True in the extrema. A constant volume has none.
+        A bool volume, True in the extrema. A constant volume has no extrema.
 
     Raises
     ------
@@ -8984,9 +8985,9 @@ def match_histograms(
     -----
     Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
     scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
-    float64. With more, all voxels in a bin get the same intensity. For the largest voxel of a bin,
-    the difference from scikit-image has a limit: half a bin plus the distance between the centres
-    of two occupied bins of the reference.
+    float64. With more, all voxels in a bin get the same intensity. The largest voxel of a bin then
+    differs from scikit-image's by a limited amount: at most half a bin plus the distance between
+    the centres of two occupied bins of the reference.
 
     References
     ----------
@@ -10133,7 +10134,7 @@ def normalize_slices(
     std : float or Scalar, optional
         The desired standard deviation; the standard deviation of the volume by default.
     percentiles : pair of float, optional
-        Percentiles to normalize, e.g. ``(1, 99)``, instead of mean and standard deviation. Each
+        Percentiles to normalize, e.g. ``(1, 99)``, instead of the mean and standard deviation. Each
         slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
@@ -10525,7 +10526,7 @@ def peak_local_max(
     ----------
     image : Volume or numpy.ndarray
         A volume or an array with up to three axes. Voxels near NaN are not peaks; infinite voxels
-        are compared like others.
+        are compared like other voxels.
     min_distance : int or sequence of int, default: 1
         The smallest distance between two peaks, in steps along each axis. A peak is the maximum of
         all voxels within this distance. One number for all axes or one per axis.
@@ -10611,7 +10612,7 @@ def percentile(
     q : float or sequence of float
         Percentiles, from 0 to 100.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for the
+        The axes to reduce: numbers as in numpy, or names. For example, ``("y", "x")`` returns the
         percentile of each slice. All by default. ``"c"`` alone reduces the channels of each voxel:
         the result is a volume, and several percentiles are its channels.
     mask : Volume, optional
@@ -10836,8 +10837,8 @@ def plan(
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if much of the work on
-        a slab is single-threaded and the memory suffices.
+        Number of slabs in flight. By default one slab for every four cores, and more if much of the
+        work on a slab is single-threaded and the memory suffices.
     machines : int, optional
         Number of machines that share the slabs, for runners with several machines. Slabs are made small
         enough for each machine to get many. By default, Beam's option ``max_num_workers``,
@@ -11011,8 +11012,8 @@ def predict(
         discard less and need more memory. By default, up to two million voxels. If the size does
         not change the result, the plan selects the size that fits in memory and discards least.
     context : int or sequence, optional
-        The reach of the network: how far the result of a voxel depends on others. One number for all
-        axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
+        The reach of the network: how far away voxels can affect the result of a voxel. One number
+        for all axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
     stride : int or sequence of int, optional
         The product of the network's pooling factors. If the input is shifted by multiples of the
         stride, the result is shifted equally. Patches start at multiples of the stride.
@@ -11181,7 +11182,7 @@ def prewitt(
 ) -> Volume:
     """Compute the Prewitt derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along the others.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along all other axes.
 
     Parameters
     ----------
@@ -11243,8 +11244,8 @@ def probe_model(
     Parameters
     ----------
     model : path, callable or ModelHandler
-        An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c,
-        z, y, x, or an Apache Beam `ModelHandler` for numpy arrays c, z, y, x.
+        An ``.onnx``, ``.pt`` or ``.pt2`` file, or a function of float32 arrays with the axes batch,
+        c, z, y, x. An Apache Beam `ModelHandler` for numpy arrays c, z, y, x is accepted as well.
     patch : int or sequence of int, default: 64
         Input extent along z, y, x, or y, x for a network of slices. The extent must be more than
         twice the reach on each side.
@@ -11274,9 +11275,9 @@ def probe_model(
     Notes
     -----
     The stride is determined by shifting noise. Then single planes near the centre are changed, one
-    for each position relative to the stride, up and down, and changes in the result are located.
-    Dependencies that none of these changes reveal are not detected. The network runs twice for each
-    such plane, and once for each shift.
+    for each position relative to the stride. Each plane is changed up and down, and changes in the
+    result are located. Dependencies that none of these changes reveal are not detected. The network
+    runs twice for each such plane, and once for each shift.
 
     References
     ----------
@@ -11571,11 +11572,11 @@ def reconstruction(
     Notes
     -----
     Three sweeps, regardless of how far the seed grows. Each voxel of a basin of the mask has a
-    monotonic path to the basin's end, so the result is the mask, clipped to one level per basin.
-    Two sweeps find the basins, as in `watershed`. A table of the passes between basins determines
-    the levels. One worker holds this table, about 150 bytes for each basin and 100 for each pair of
-    touching basins; without enough memory, it raises an error. A noisy volume has a basin for every
-    few voxels: smooth it first, or allow more memory.
+    monotonic path to the basin's end. The result is therefore the mask, clipped to one level per
+    basin. Two sweeps find the basins, as in `watershed`. A table of the passes between basins
+    determines the levels. One worker holds this table, about 150 bytes for each basin and 100 for
+    each pair of touching basins; without enough memory, it raises an error. A noisy volume has a
+    basin for every few voxels: smooth it first, or allow more memory.
 
     References
     ----------
@@ -11817,8 +11818,8 @@ def register(
     by phase correlation, and then by least squares of intensities, over levels of half the extent
     each. Intensities may differ by a gain and an offset, but not in kind.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -12006,12 +12007,12 @@ def register_slices(
     ``options.max_inmemory``. Pairs are aligned first by phase correlation or keypoints, and then by
     least squares of intensities. Keypoints are detected in planes that are downsampled to at most
     256 voxels a side. The model is fitted to them by RANSAC with a fixed seed. All transforms are
-    solved together, without links that contradict the others. Links that may be due to chance are
-    also excluded. Unrelated slices must reach the correlation in less than one in a thousand cases,
-    or one in a million if no other links confirm it.
+    solved together, without links that contradict other links. Links that may be due to chance are
+    also excluded. A link is used only if unrelated slices would reach its correlation in less than
+    one in a thousand cases. If no other links confirm it, the limit is one in a million.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -12108,14 +12109,14 @@ def register_tiles(
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
     squares of intensities. The positions of all tiles are solved together, without pairs that
-    contradict the others. Pairs that may match by chance, because they overlap little, are empty or
-    have repeating structures, are also excluded. Unrelated tiles must match as well in less than
-    one in a thousand cases, or one in a million if no loop of other pairs confirms the pair.
-    Without ``reference``, the mean of all positions does not change. The mean of affine matrices is
-    the identity.
+    contradict other pairs. Pairs that may match by chance, because they overlap little, are empty
+    or have repeating structures, are also excluded. A pair is used only if unrelated tiles would
+    match as well in less than one in a thousand cases. If no loop of other pairs confirms the pair,
+    the limit is one in a million. Without ``reference``, the mean of all positions does not change.
+    The mean of affine matrices is the identity.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -12153,8 +12154,8 @@ def relabel(
         Parquet files. Integers are kept exactly, up to uint64; fractional values need a float
         ``dtype``.
     missing : {"error", "keep"} or number, default: "error"
-        How to treat labels that the mapping lacks: raise an error on computation, keep them, or
-        replace them with this number. 0 stays 0 unless it is mapped.
+        How to treat labels that the mapping lacks: raise an error on computation, keep the labels,
+        or replace them with this number. 0 stays 0 unless it is mapped.
     dtype : dtype, optional
         Dtype of the result; the dtype of the mapping's values by default.
     columns : sequence of str, optional
@@ -13143,7 +13144,7 @@ def scharr(
     """Find edges by the Scharr derivative along an axis, or the magnitude of several.
 
     The result depends less on the direction of an edge than for `sobel`. The weights are ``[-1, 0,
-    1]`` along the axis, and ``[3, 10, 3] / 16`` along the others.
+    1]`` along the axis, and ``[3, 10, 3] / 16`` along all other axes.
 
     Parameters
     ----------
@@ -13225,7 +13226,7 @@ def segment_iou(
         this label, and ``best_label`` and ``best_num_pixels`` the best label of ``test``.
         ``intersection`` is the number of voxels that both share, ``iou`` is the intersection over
         union, and ``dice`` is twice the intersection over the sum of both sizes. The smallest of
-        equally good labels is selected; without overlap, all are 0.
+        equally good labels is selected; without overlap, all columns of the best label are 0.
 
     Raises
     ------
@@ -13286,8 +13287,8 @@ def separate_stains(
     Raises
     ------
     ValueError
-        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, there
-        are not three different names, or ``dtype`` is not float32 or float64.
+        If the volume does not have three channels, there are not three different names, or the
+        matrix is not 3 x 3 finite numbers. If ``dtype`` is not float32 or float64.
     TypeError
         If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
         than 16 bits.
@@ -13522,7 +13523,7 @@ def sobel(
 ) -> Volume:
     """Compute the Sobel derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along the others.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along all other axes.
 
     Parameters
     ----------
@@ -13745,8 +13746,8 @@ def stack(
     volumes : sequence of Volume or numpy.ndarray
         One or more volumes of the same shape. All channels of a volume are used.
     names : sequence of str, optional
-        A different name for each channel. By default, the names from the volumes, if all have
-        names.
+        A different name for each channel. By default, the names of the volumes' channels, if all
+        channels have names.
 
     Returns
     -------
@@ -13872,9 +13873,10 @@ def stitch(
     Parameters
     ----------
     blocks : nested sequence of Volume or numpy.ndarray
-        Labels of the blocks, nested like the volume's axes: a list along the first axis of lists
-        along the second, and so on. All blocks have the same shape, except that the last along each
-        axis may be smaller. The same label in two blocks means different objects.
+        Labels of the blocks, in lists that are nested like the volume's axes. The outer list is
+        along the first axis, its lists along the second, and so on. All blocks have the same shape,
+        except that the last along each axis may be smaller. The same label in two blocks means
+        different objects.
     overlap : int or sequence of int
         Number of voxels shared by adjacent blocks, up to half a block.
     stitch : {"iou", "touch", "largest"}, default: "iou"
@@ -14934,9 +14936,9 @@ def tiles_report(
 
     Notes
     -----
-    The page shows the graph of tiles and pairs, histograms of residuals and correlations, a table
-    of the worst pairs, and a picture of each bad overlap. Only one plane of each bad overlap is
-    read.
+    The page shows the graph of tiles and pairs, and histograms of residuals and correlations. It
+    lists the worst pairs in a table, with a picture of each bad overlap. Only one plane of each bad
+    overlap is read.
 
     Examples
     --------
@@ -15429,9 +15431,9 @@ def variation_of_information(
     Returns
     -------
     split, merge : Scalar
-        Lazy numbers in bits: the entropy of ``test`` given ``truth``, which grows with false splits,
-        and the entropy of ``truth`` given ``test``, which grows with false merges. NaN if no voxel
-        counts.
+        Lazy numbers in bits. The first is the entropy of ``test`` given ``truth``, which grows with
+        false splits. The second is the entropy of ``truth`` given ``test``, which grows with false
+        merges. NaN if no voxel counts.
 
     Raises
     ------
@@ -15768,7 +15770,7 @@ def watershed_affinities(
         Voxels with at least this affinity are always joined.
     min_size : int, optional
         Minimum number of voxels of a basin. Neighbouring basins are merged in descending order of
-        affinities, as long as one of the two is smaller than this.
+        affinities, as long as one of the two is smaller than ``min_size``.
 
     Returns
     -------

@@ -84,8 +84,8 @@ memory : int or str, optional
         "N",
         """\
 workers : int, optional
-    Number of slabs in flight. By default one for every four cores, and more if much of the work on
-    a slab is single-threaded and the memory suffices.""",
+    Number of slabs in flight. By default one slab for every four cores, and more if much of the
+    work on a slab is single-threaded and the memory suffices.""",
     )
     machines: int | None = _option(
         None,

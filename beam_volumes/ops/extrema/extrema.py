@@ -46,7 +46,7 @@ def local_maxima(
     Returns
     -------
     Volume
-        A bool volume, True in the extrema. A constant volume has none.
+        A bool volume, True in the extrema. A constant volume has no extrema.
 
     Raises
     ------

@@ -56,7 +56,7 @@ def peak_local_max(
     ----------
     image : Volume or numpy.ndarray
         A volume or an array with up to three axes. Voxels near NaN are not peaks; infinite voxels
-        are compared like others.
+        are compared like other voxels.
     min_distance : int or sequence of int, default: 1
         The smallest distance between two peaks, in steps along each axis. A peak is the maximum of
         all voxels within this distance. One number for all axes or one per axis.

@@ -69,11 +69,11 @@ def reconstruction(
     Notes
     -----
     Three sweeps, regardless of how far the seed grows. Each voxel of a basin of the mask has a
-    monotonic path to the basin's end, so the result is the mask, clipped to one level per basin.
-    Two sweeps find the basins, as in `watershed`. A table of the passes between basins determines
-    the levels. One worker holds this table, about 150 bytes for each basin and 100 for each pair of
-    touching basins; without enough memory, it raises an error. A noisy volume has a basin for every
-    few voxels: smooth it first, or allow more memory.
+    monotonic path to the basin's end. The result is therefore the mask, clipped to one level per
+    basin. Two sweeps find the basins, as in `watershed`. A table of the passes between basins
+    determines the levels. One worker holds this table, about 150 bytes for each basin and 100 for
+    each pair of touching basins; without enough memory, it raises an error. A noisy volume has a
+    basin for every few voxels: smooth it first, or allow more memory.
 
     References
     ----------
@@ -100,7 +100,7 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. It must not contain NaN or infinity.
+        A volume or an array with up to three axes. The volume must not contain NaN or infinity.
     h : float
         The height of maxima or the depth of minima, above 0. If the height is not an integer,
         integer volumes are converted to floats.

@@ -39,7 +39,7 @@ def sobel(
 ) -> Volume:
     """Compute the Sobel derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along the others.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along all other axes.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def prewitt(
 ) -> Volume:
     """Compute the Prewitt derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along the others.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along all other axes.
 
     Notes
     -----

@@ -38,7 +38,7 @@ def scharr(
     """Find edges by the Scharr derivative along an axis, or the magnitude of several.
 
     The result depends less on the direction of an edge than for `sobel`. The weights are ``[-1, 0,
-    1]`` along the axis, and ``[3, 10, 3] / 16`` along the others.
+    1]`` along the axis, and ``[3, 10, 3] / 16`` along all other axes.
 
     Parameters
     ----------
@@ -200,8 +200,8 @@ def gabor(
     Returns
     -------
     tuple of Volume
-        The real and the imaginary part; float32 for bool, integers of up to 16 bits, float16 and
-        float32, otherwise float64. ``dtype`` overrides this.
+        The real and the imaginary part. The dtype is float32 for bool, integers of up to 16 bits,
+        float16 and float32, otherwise float64. ``dtype`` overrides this.
 
     See Also
     --------

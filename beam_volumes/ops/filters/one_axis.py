@@ -60,7 +60,7 @@ def gaussian_filter1d(
 
     Notes
     -----
-    One sweep. The halo is the radius along this axis, and 0 along the others.
+    One sweep. The halo is the radius along this axis, and 0 along all other axes.
 
     References
     ----------

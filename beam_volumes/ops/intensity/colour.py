@@ -177,8 +177,8 @@ def separate_stains(
     Raises
     ------
     ValueError
-        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, there
-        are not three different names, or ``dtype`` is not float32 or float64.
+        If the volume does not have three channels, there are not three different names, or the
+        matrix is not 3 x 3 finite numbers. If ``dtype`` is not float32 or float64.
     TypeError
         If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
         than 16 bits.

@@ -159,9 +159,9 @@ def equalize_adapthist(
 ) -> Volume:
     """Equalize the histogram locally, with limited contrast (CLAHE).
 
-    Use it if structures are visible in some parts of a volume, but too dark or bright in others.
-    Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating between
-    the curves of the nearest tiles.
+    Use it if structures are visible in some parts of a volume, but too dark or bright in other
+    parts. Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating
+    between the curves of the nearest tiles.
 
     Parameters
     ----------

@@ -155,9 +155,10 @@ def stitch(
     Parameters
     ----------
     blocks : nested sequence of Volume or numpy.ndarray
-        Labels of the blocks, nested like the volume's axes: a list along the first axis of lists
-        along the second, and so on. All blocks have the same shape, except that the last along each
-        axis may be smaller. The same label in two blocks means different objects.
+        Labels of the blocks, in lists that are nested like the volume's axes. The outer list is
+        along the first axis, its lists along the second, and so on. All blocks have the same shape,
+        except that the last along each axis may be smaller. The same label in two blocks means
+        different objects.
     overlap : int or sequence of int
         Number of voxels shared by adjacent blocks, up to half a block.
     %(stitching)s

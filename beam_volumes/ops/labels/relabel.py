@@ -67,8 +67,8 @@ def relabel(
         Parquet files. Integers are kept exactly, up to uint64; fractional values need a float
         ``dtype``.
     missing : {"error", "keep"} or number, default: "error"
-        How to treat labels that the mapping lacks: raise an error on computation, keep them, or
-        replace them with this number. 0 stays 0 unless it is mapped.
+        How to treat labels that the mapping lacks: raise an error on computation, keep the labels,
+        or replace them with this number. 0 stays 0 unless it is mapped.
     dtype : dtype, optional
         Dtype of the result; the dtype of the mapping's values by default.
     columns : sequence of str, optional

@@ -133,9 +133,9 @@ def variation_of_information(
     Returns
     -------
     split, merge : Scalar
-        Lazy numbers in bits: the entropy of ``test`` given ``truth``, which grows with false splits,
-        and the entropy of ``truth`` given ``test``, which grows with false merges. NaN if no voxel
-        counts.
+        Lazy numbers in bits. The first is the entropy of ``test`` given ``truth``, which grows with
+        false splits. The second is the entropy of ``truth`` given ``test``, which grows with false
+        merges. NaN if no voxel counts.
 
     Raises
     ------
@@ -188,7 +188,8 @@ def adapted_rand_error(
     Returns
     -------
     error, precision, recall : Scalar
-        Lazy numbers: 1 minus the F-score, and its components. NaN if no pair of voxels is included.
+        Lazy numbers: the error is 1 minus the F-score of precision and recall. NaN if no pair of
+        voxels is included.
 
     Raises
     ------
@@ -246,9 +247,9 @@ def boundary_scores(
     Returns
     -------
     precision, recall : Scalar
-        Lazy numbers: the fraction of boundary voxels of ``test`` near a boundary of ``truth``, and
-        the fraction of boundary voxels of ``truth`` near a boundary of ``test``. NaN if there are
-        no boundary voxels.
+        Lazy numbers. Precision is the fraction of boundary voxels of ``test`` near a boundary of
+        ``truth``. Recall is the fraction of boundary voxels of ``truth`` near a boundary of
+        ``test``. NaN if there are no boundary voxels.
 
     Raises
     ------
@@ -326,7 +327,7 @@ def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (
         this label, and ``best_label`` and ``best_num_pixels`` the best label of ``test``.
         ``intersection`` is the number of voxels that both share, ``iou`` is the intersection over
         union, and ``dice`` is twice the intersection over the sum of both sizes. The smallest of
-        equally good labels is selected; without overlap, all are 0.
+        equally good labels is selected; without overlap, all columns of the best label are 0.
 
     Raises
     ------

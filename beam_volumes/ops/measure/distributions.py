@@ -131,7 +131,7 @@ def percentile(
     q : float or sequence of float
         Percentiles, from 0 to 100.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for the
+        The axes to reduce: numbers as in numpy, or names. For example, ``("y", "x")`` returns the
         percentile of each slice. All by default. ``"c"`` alone reduces the channels of each voxel:
         the result is a volume, and several percentiles are its channels.
     %(where)s

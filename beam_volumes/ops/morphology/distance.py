@@ -56,8 +56,8 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     %(sampling)s
     squared : bool, default: False
         Whether to return squared distances, as float64. With a sampling of 1, they are exact
@@ -197,8 +197,8 @@ def distance_transform_cdt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     metric : {"chessboard", "taxicab", "cityblock", "manhattan"} or array_like, default: "chessboard"
         The metric. A diagonal step has length 1 in ``"chessboard"``; in the other metrics, its
         length is the number of axes. Alternatively, an equivalent structure: all neighbours, or

@@ -76,7 +76,7 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
     Raises
     ------
     ValueError
-        If ``size`` is not an integer of at least 1, there are not 1 to 3 axes, or the footprint
+        If ``size`` is not an integer of at least 1, or there are not 1 to 3 axes. If the footprint
         would have more than 2**24 voxels.
 
     See Also

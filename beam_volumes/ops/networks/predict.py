@@ -80,8 +80,8 @@ def predict(
         discard less and need more memory. By default, up to two million voxels. If the size does
         not change the result, the plan selects the size that fits in memory and discards least.
     context : int or sequence, optional
-        The reach of the network: how far the result of a voxel depends on others. One number for all
-        axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
+        The reach of the network: how far away voxels can affect the result of a voxel. One number
+        for all axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
     stride : int or sequence of int, optional
         The product of the network's pooling factors. If the input is shifted by multiples of the
         stride, the result is shifted equally. Patches start at multiples of the stride.

@@ -121,12 +121,12 @@ def register_slices(
     ``options.max_inmemory``. Pairs are aligned first by phase correlation or keypoints, and then by
     least squares of intensities. Keypoints are detected in planes that are downsampled to at most
     256 voxels a side. The model is fitted to them by RANSAC with a fixed seed. All transforms are
-    solved together, without links that contradict the others. Links that may be due to chance are
-    also excluded. Unrelated slices must reach the correlation in less than one in a thousand cases,
-    or one in a million if no other links confirm it.
+    solved together, without links that contradict other links. Links that may be due to chance are
+    also excluded. A link is used only if unrelated slices would reach its correlation in less than
+    one in a thousand cases. If no other links confirm it, the limit is one in a million.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------

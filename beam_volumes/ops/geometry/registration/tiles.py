@@ -125,14 +125,14 @@ def register_tiles(
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
     squares of intensities. The positions of all tiles are solved together, without pairs that
-    contradict the others. Pairs that may match by chance, because they overlap little, are empty or
-    have repeating structures, are also excluded. Unrelated tiles must match as well in less than
-    one in a thousand cases, or one in a million if no loop of other pairs confirms the pair.
-    Without ``reference``, the mean of all positions does not change. The mean of affine matrices is
-    the identity.
+    contradict other pairs. Pairs that may match by chance, because they overlap little, are empty
+    or have repeating structures, are also excluded. A pair is used only if unrelated tiles would
+    match as well in less than one in a thousand cases. If no loop of other pairs confirms the pair,
+    the limit is one in a million. Without ``reference``, the mean of all positions does not change.
+    The mean of affine matrices is the identity.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
