@@ -325,7 +325,7 @@ class LabelSlabs(_LabelSlabs):
         Whether to keep only components that touch the border of the volume (True), or only those
         that do not (False).
     k_largest : int, optional
-        Number of components to keep, the largest of the remaining ones.
+        Number of components to keep: the largest that satisfy all other conditions.
     dtype : dtype, default: numpy.uint32
         Dtype of the labels; bool gives a mask of the kept components.
     mask : Volume, optional
@@ -940,7 +940,7 @@ def agglomerate(
     Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a
     range, about 230 bytes each (6,500 for quantiles). There are few such pairs if nearby regions
     have similar labels, as with `label` and `watershed`. In the worst case, one worker must hold
-    the whole table; without enough memory, it raises an error. Sums and counts in a worker must be
+    the whole table; if memory is too small, an error is raised. Sums and counts in a worker must be
     below 2**62.
 
     References
@@ -976,7 +976,7 @@ def all(
         reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
         any size.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     across : {"t"}, optional
         Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
         time point has its own number. A volume without a time axis has one number in both cases.
@@ -1032,7 +1032,7 @@ def any(
         reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
         any size.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     across : {"t"}, optional
         Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
         time point has its own number. A volume without a time axis has one number in both cases.
@@ -1150,8 +1150,8 @@ def apply_transforms(
         Whether to enlarge the result to contain all transformed slices or frames, instead of
         keeping the shape.
     order : {0, 1}, default: 1
-        0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an integer are rounded; voxels
-        are then copied, not interpolated.
+        The order of interpolation: 0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an
+        integer are rounded; voxels are then copied, not interpolated.
     mode : {"constant", "nearest"}, default: "constant"
         The value outside of a slice: ``cval``, or the nearest voxel of its edge.
     cval : float, default: 0.0
@@ -1473,7 +1473,7 @@ def argmax(
         The axis, a number as in numpy or a name such as ``"z"``. By default, the result is an index
         into the flattened volume, as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -1481,7 +1481,8 @@ def argmax(
     -------
     Scalar
         A lazy int64 array with the remaining axes, or a lazy number: the index of the largest
-        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
+        voxel. If several voxels are equal, the first is selected. (For a line with NaN, numpy
+        returns the first NaN.)
 
     Raises
     ------
@@ -1533,7 +1534,7 @@ def argmin(
         The axis, a number as in numpy or a name such as ``"z"``. By default, the result is an index
         into the flattened volume, as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -1541,7 +1542,8 @@ def argmin(
     -------
     Scalar
         A lazy int64 array with the remaining axes, or a lazy number: the index of the smallest
-        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
+        voxel. If several voxels are equal, the first is selected. (For a line with NaN, numpy
+        returns the first NaN.)
 
     Raises
     ------
@@ -1595,7 +1597,7 @@ def autolevel(
     footprint : array_like of bool, optional
         The footprint, with one dimension per axis, e.g. from `ball`.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -1707,7 +1709,7 @@ def binary_closing(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -1776,7 +1778,7 @@ def binary_dilation(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -1844,7 +1846,7 @@ def binary_erosion(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -1955,7 +1957,7 @@ def binary_hit_or_miss(
     origin2 : int or sequence of int, optional
         Shift of ``structure2``; ``origin1`` by default.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -2017,7 +2019,7 @@ def binary_opening(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -2146,7 +2148,7 @@ def black_tophat(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -2284,7 +2286,7 @@ def blob_doh(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and two axes. Intensities keep their scale.
     min_sigma : float or str, default: 1
-        Smallest standard deviation of a blob, from 1, in voxels or as a length such as ``"150
+        Smallest standard deviation of a blob, at least 1, in voxels or as a length such as ``"150
         nm"``. Lengths need a volume with a voxel size. The radius of a blob is about ``sigma``.
     max_sigma : float or str, default: 30
         Largest standard deviation of a blob.
@@ -2516,7 +2518,7 @@ def canny(
     use_quantiles : bool, default: False
         Whether thresholds are quantiles of the gradient, from 0 to 1.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
         ``axes=(1, 2)`` finds edges slice by slice.
     mode : str or sequence of str, default: "constant"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
@@ -2587,7 +2589,7 @@ def center_of_mass(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -2682,10 +2684,10 @@ def classify(
     Returns
     -------
     Volume
-        The class of each voxel, as uint8, or uint16 for classes above 255; the smallest of equally
-        probable classes. With ``probabilities``, a float32 volume with a channel for each class,
-        such as ``"class 2"``. Voxels with a NaN among their features are 0, or NaN for
-        probabilities.
+        The class of each voxel, as uint8, or uint16 for classes above 255. If several classes are
+        equally probable, the smallest is selected. With ``probabilities``, a float32 volume with a
+        channel for each class, such as ``"class 2"``. Voxels with a NaN among their features are 0,
+        or NaN for probabilities.
 
     Raises
     ------
@@ -3114,7 +3116,7 @@ def convolve(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -3296,7 +3298,7 @@ def correlate(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -3417,7 +3419,7 @@ def correlation(
     b : Volume or numpy.ndarray
         The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
@@ -3553,7 +3555,7 @@ def count_nonzero(
         reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
         any size.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     across : {"t"}, optional
         Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
         time point has its own number. A volume without a time axis has one number in both cases.
@@ -3611,7 +3613,7 @@ def covariance(
     ddof : int, default: 1
         Number to subtract from the number of voxels in the divisor.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
@@ -3815,7 +3817,7 @@ def cut(
     No sweeps are needed except for ``merges``. Segments are the same as from `agglomerate` with
     this threshold, if it is at least the original one. Ranges of labels are processed in a tree, as
     in `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes
-    each; without enough memory, it raises an error.
+    each; if memory is too small, an error is raised.
 
     References
     ----------
@@ -4496,7 +4498,7 @@ def downsample(
     method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
         How to combine the voxels of a window. Means of integers are rounded half to even. The
         median of an even number of voxels is the lower of the middle two. ``"mode"`` is the most
-        frequent value, the smallest if there are several. ``"stride"`` is the first voxel.
+        frequent value; if there are several, the smallest is used. ``"stride"`` is the first voxel.
 
     Returns
     -------
@@ -4553,7 +4555,7 @@ def enhance_contrast(
     footprint : array_like of bool, optional
         The footprint, with one dimension per axis, e.g. from `ball`.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -4610,7 +4612,7 @@ def entropy(
     footprint : array_like of bool, optional
         The footprint, with one dimension per axis, e.g. from `ball`.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -4735,7 +4737,7 @@ def equalize_hist(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
         All voxels are changed, including voxels outside of the mask.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
@@ -4870,8 +4872,8 @@ def estimate_sigma(
 
     Notes
     -----
-    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details of 0 are ignored. The
-    result equals scikit-image's to the precision of the dtype.
+    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details that are 0 are ignored.
+    The result equals scikit-image's to the precision of the dtype.
 
     References
     ----------
@@ -5036,7 +5038,7 @@ def extrema(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -5304,7 +5306,7 @@ def fftn(
         A volume or an array with up to three axes. Complex numbers are the channels ``real`` and
         ``imag``; real numbers have no channels.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.fftn`.
 
@@ -5360,7 +5362,7 @@ def fftshift(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -5513,7 +5515,7 @@ def fit_bias(
     order : int, default: 2
         The degree of the polynomial in y and x, from 0 to 4. 0 is the mean of each slice.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
         Select background voxels, or tissue without holes.
 
     Returns
@@ -5622,7 +5624,7 @@ def flip(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int or sequence of int, optional
-        Axes to reverse, counted from 0, or backwards from -1; all by default.
+        Axes to reverse, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -5811,7 +5813,7 @@ def for_each_label(
     name : str, optional
         With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
-        Change it when the function changes.
+        Change the version when the function changes.
 
     Returns
     -------
@@ -5925,13 +5927,13 @@ def fourier_filter(
         frequencies need conjugate factors; imaginary parts of the result are dropped. Several
         threads call the function.
     axes : int or sequence of int, optional
-        Axes to transform, counted from 0, or backwards from -1; all by default. ``axes=(1, 2)``
-        filters slice by slice.
+        Axes to transform, counted from 0, or backwards from -1; all axes by default. ``axes=(1,
+        2)`` filters slice by slice.
     name : str, optional
         Together with ``version``, it identifies the function when a run is resumed. Without it, a run
         with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
 
     Returns
     -------
@@ -6303,8 +6305,8 @@ def fuse(
         tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile in the
         given order.
     order : {0, 1}, default: 1
-        0 is the nearest voxel of a tile, 1 is linear. Positions within 1e-6 of an integer are
-        rounded; voxels are then copied, not interpolated.
+        The order of interpolation: 0 is the nearest voxel of a tile, 1 is linear. Positions within
+        1e-6 of an integer are rounded; voxels are then copied, not interpolated.
     fill : float, default: 0
         The value outside of all tiles.
     dtype : dtype, optional
@@ -6462,8 +6464,8 @@ def gaussian_filter(
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
         volume with a voxel size. One value for all axes or one per axis.
     order : int or sequence of int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One value for all axes or one per
-        axis.
+        The order of the derivative: 0 smooths, and 1 to 3 compute derivatives of the Gaussian. One
+        value for all axes or one per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -6477,7 +6479,7 @@ def gaussian_filter(
     radius : int or sequence of int, optional
         Where the Gaussian is cut off, in voxels; by default determined by ``truncate``.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6542,7 +6544,7 @@ def gaussian_filter1d(
     axis : int, default: -1
         The axis to work along, counted from 0, or backwards from -1.
     order : int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian.
+        The order of the derivative: 0 smooths, and 1 to 3 compute derivatives of the Gaussian.
     mode : str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`.
         ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -6621,7 +6623,7 @@ def gaussian_gradient_magnitude(
     truncate : float, default: 4.0
         Where the Gaussian is cut off, in standard deviations.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6641,9 +6643,9 @@ def gaussian_gradient_magnitude(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-    ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
-    smooths along all axes.)
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    smoothing in other directions. With ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)``
+    filters slice by slice. (scipy 1.17 smooths along all axes.)
 
     One sweep. The halo is ``truncate`` times the largest sigma: a window contains
     ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
@@ -6690,7 +6692,7 @@ def gaussian_laplace(
     truncate : float, default: 4.0
         Where the Gaussian is cut off, in standard deviations.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6710,9 +6712,9 @@ def gaussian_laplace(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-    ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
-    smooths along all axes.)
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    smoothing in other directions. With ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)``
+    filters slice by slice. (scipy 1.17 smooths along all axes.)
 
     One sweep. The halo is ``truncate`` times the largest sigma: a window contains
     ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
@@ -6822,7 +6824,7 @@ def generic_filter(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     extra_arguments : sequence of numbers or arrays, default: ()
         Additional arguments for the function.
     dtype : dtype, optional
@@ -6831,7 +6833,7 @@ def generic_filter(
         Together with ``version``, it identifies the function when a run is resumed. Without it, a run
         with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
 
     Returns
     -------
@@ -6903,7 +6905,7 @@ def generic_gradient_magnitude(
     extra_keywords : mapping, optional
         Additional arguments for the derivative.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6923,8 +6925,8 @@ def generic_gradient_magnitude(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
-    derivatives determine sweeps and halo.
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    steps in other directions. The derivatives determine sweeps and halo.
 
     References
     ----------
@@ -6967,7 +6969,7 @@ def generic_laplace(
     extra_keywords : mapping, optional
         Additional arguments for the derivative.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6987,8 +6989,8 @@ def generic_laplace(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
-    derivatives determine sweeps and halo.
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    steps in other directions. The derivatives determine sweeps and halo.
 
     References
     ----------
@@ -7040,7 +7042,7 @@ def grey_closing(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -7114,7 +7116,7 @@ def grey_dilation(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -7189,7 +7191,7 @@ def grey_erosion(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -7264,7 +7266,7 @@ def grey_opening(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -7586,7 +7588,7 @@ def histogram(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -7642,7 +7644,7 @@ def ifftn(
         A volume or an array with up to three axes. Complex numbers are the channels ``real`` and
         ``imag``; real numbers have no channels.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.fftn`.
 
@@ -7693,7 +7695,7 @@ def ifftshift(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -7741,7 +7743,7 @@ def irfftn(
         Shape of the result along ``axes``. By default, the last extent is even: twice the number of
         frequencies, minus 2.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
         The last of these is the halved one.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.irfftn`.
@@ -7785,7 +7787,7 @@ def join_segmentations(
     *,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Intersect the segments of two volumes.
+    """Intersect the segments of two label volumes.
 
     Two voxels have the same label in the result if they have the same label in both volumes.
 
@@ -7852,7 +7854,7 @@ def joint_histogram(
         The ranges of the bins for ``a`` and ``b``, ``((low, high), (low, high))``, as numbers or
         lazy numbers. By default, from the smallest to the largest voxel.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
@@ -8242,7 +8244,7 @@ def laplace(
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -8645,10 +8647,10 @@ def map_instances(
         Number of voxels shared by adjacent tiles, up to half a tile. If it is at least the size of
         the largest object, each object is complete in some tile.
     stitch : {"iou", "touch", "largest"}, default: "iou"
-        Which labels of two adjacent tiles belong to one object, judged by the voxels that the tiles
-        share. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share
-        a voxel. ``"largest"``: each is the label that overlaps the other most, and the smaller label
-        wins ties.
+        When labels of two adjacent tiles belong to one object. Only voxels that the tiles share are
+        considered. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they
+        share a voxel. ``"largest"``: each is the label that overlaps the other most; of equal overlaps,
+        the smaller label is selected.
     threshold : float, default: 0.5
         Minimum intersection over union for ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at
         most one label of a neighbouring tile.
@@ -8661,7 +8663,7 @@ def map_instances(
         Together with ``version``, it identifies the function when a run is resumed. Without it, a run
         with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
 
     Returns
     -------
@@ -8746,7 +8748,7 @@ def map_labels(
     name : str, optional
         With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
-        Change it when the function changes.
+        Change the version when the function changes.
 
     Returns
     -------
@@ -8834,7 +8836,7 @@ def map_overlap(
         Together with ``version``, it identifies the function when a run is resumed. Without it, a run
         with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
     deterministic : bool, default: True
         Set it to False if a second call may return different bits: the result is then stored, and
         never computed twice.
@@ -9095,7 +9097,7 @@ def max(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -9173,7 +9175,7 @@ def maximum_filter(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -9295,7 +9297,7 @@ def maximum_position(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -9361,7 +9363,7 @@ def mean(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -9433,7 +9435,7 @@ def median(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -9509,7 +9511,7 @@ def median_filter(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -9715,7 +9717,7 @@ def min(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -9794,7 +9796,7 @@ def minimum_filter(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -9916,7 +9918,7 @@ def minimum_position(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -9991,7 +9993,7 @@ def morphological_gradient(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -10067,7 +10069,7 @@ def morphological_laplace(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -10141,7 +10143,7 @@ def normalize_slices(
         without negative numbers if no slice has a percentile below 0. For floats, the range is 0 to
         1 or -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
         All voxels are changed, including voxels outside of the mask.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
@@ -10576,7 +10578,7 @@ def peak_local_max(
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
     second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
     single intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes
-    each; without enough memory, it raises an error.
+    each; if memory is too small, an error is raised.
 
     References
     ----------
@@ -10616,7 +10618,7 @@ def percentile(
         percentile of each slice. All by default. ``"c"`` alone reduces the channels of each voxel:
         the result is a volume, and several percentiles are its channels.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -10699,7 +10701,7 @@ def percentile_filter(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -11060,7 +11062,7 @@ def predict(
         Together with ``version``, it identifies the function when a run is resumed. Without it, a run
         with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
 
     Returns
     -------
@@ -11493,7 +11495,7 @@ def rank_filter(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -11575,7 +11577,7 @@ def reconstruction(
     monotonic path to the basin's end. The result is therefore the mask, clipped to one level per
     basin. Two sweeps find the basins, as in `watershed`. A table of the passes between basins
     determines the levels. One worker holds this table, about 150 bytes for each basin and 100 for
-    each pair of touching basins; without enough memory, it raises an error. A noisy volume has a
+    each pair of touching basins; if memory is too small, an error is raised. A noisy volume has a
     basin for every few voxels: smooth it first, or allow more memory.
 
     References
@@ -12412,7 +12414,7 @@ def rescale_intensity(
         The range of the result. ``"dtype"`` is the range of an integer dtype, without negative
         numbers if ``in_range`` has none. For floats, the range is 0 to 1 or -1 to 1.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
         Voxels outside of the mask do not count for ``"image"``, but are also changed.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
@@ -12466,7 +12468,7 @@ def rfftn(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: real numbers without channels.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
         The last of these is halved, from n to ``n // 2 + 1`` frequencies.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.rfftn`.
@@ -13815,7 +13817,7 @@ def std(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -13880,10 +13882,10 @@ def stitch(
     overlap : int or sequence of int
         Number of voxels shared by adjacent blocks, up to half a block.
     stitch : {"iou", "touch", "largest"}, default: "iou"
-        Which labels of two adjacent tiles belong to one object, judged by the voxels that the tiles
-        share. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share
-        a voxel. ``"largest"``: each is the label that overlaps the other most, and the smaller label
-        wins ties.
+        When labels of two adjacent tiles belong to one object. Only voxels that the tiles share are
+        considered. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they
+        share a voxel. ``"largest"``: each is the label that overlaps the other most; of equal overlaps,
+        the smaller label is selected.
     threshold : float, default: 0.5
         Minimum intersection over union for ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at
         most one label of a neighbouring tile.
@@ -14121,7 +14123,7 @@ def sum(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14257,7 +14259,7 @@ def threshold_isodata(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14320,7 +14322,7 @@ def threshold_li(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14451,7 +14453,7 @@ def threshold_minimum(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14512,7 +14514,7 @@ def threshold_moments(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14577,7 +14579,7 @@ def threshold_multiotsu(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14686,7 +14688,7 @@ def threshold_otsu(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14797,7 +14799,7 @@ def threshold_triangle(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14857,7 +14859,7 @@ def threshold_yen(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14974,7 +14976,7 @@ def track(
         default, objects are linked by their overlap.
     min_iou : float, optional
         Minimum intersection over union for linking two objects by their overlap; 0.1 by default.
-        Use it if objects move less than their size.
+        Linking by overlap is suitable if objects move less than their size.
     max_gap : int, default: 0
         The number of time points for which an object may be missing.
     divisions : bool, default: False
@@ -15113,7 +15115,7 @@ def uniform_filter(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -15368,7 +15370,7 @@ def variance(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -15770,7 +15772,7 @@ def watershed_affinities(
         Voxels with at least this affinity are always joined.
     min_size : int, optional
         Minimum number of voxels of a basin. Neighbouring basins are merged in descending order of
-        affinities, as long as one of the two is smaller than ``min_size``.
+        their affinities, as long as one of the two is smaller than ``min_size``.
 
     Returns
     -------
@@ -15895,7 +15897,7 @@ def white_tophat(
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
         lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------

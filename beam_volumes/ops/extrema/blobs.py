@@ -241,7 +241,7 @@ def blob_doh(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and two axes. Intensities keep their scale.
     min_sigma : float or str, default: 1
-        Smallest standard deviation of a blob, from 1, in voxels or as a length such as ``"150
+        Smallest standard deviation of a blob, at least 1, in voxels or as a length such as ``"150
         nm"``. Lengths need a volume with a voxel size. The radius of a blob is about ``sigma``.
     max_sigma : float or str, default: 30
         Largest standard deviation of a blob.

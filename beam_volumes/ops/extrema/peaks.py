@@ -106,7 +106,7 @@ def peak_local_max(
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
     second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
     single intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes
-    each; without enough memory, it raises an error.
+    each; if memory is too small, an error is raised.
 
     References
     ----------

@@ -72,7 +72,7 @@ def reconstruction(
     monotonic path to the basin's end. The result is therefore the mask, clipped to one level per
     basin. Two sweeps find the basins, as in `watershed`. A table of the passes between basins
     determines the levels. One worker holds this table, about 150 bytes for each basin and 100 for
-    each pair of touching basins; without enough memory, it raises an error. A noisy volume has a
+    each pair of touching basins; if memory is too small, an error is raised. A noisy volume has a
     basin for every few voxels: smooth it first, or allow more memory.
 
     References

@@ -317,8 +317,8 @@ def estimate_sigma(volume: Volume) -> Scalar:
 
     Notes
     -----
-    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details of 0 are ignored. The
-    result equals scikit-image's to the precision of the dtype.
+    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details that are 0 are ignored.
+    The result equals scikit-image's to the precision of the dtype.
 
     References
     ----------

@@ -288,8 +288,8 @@ def generic_gradient_magnitude(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
-    derivatives determine sweeps and halo.
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    steps in other directions. The derivatives determine sweeps and halo.
 
     References
     ----------
@@ -353,8 +353,8 @@ def generic_laplace(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
-    derivatives determine sweeps and halo.
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    steps in other directions. The derivatives determine sweeps and halo.
 
     References
     ----------

@@ -121,8 +121,8 @@ def gaussian_filter(
     %(volume)s
     %(sigma)s
     order : int or sequence of int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One value for all axes or one per
-        axis.
+        The order of the derivative: 0 smooths, and 1 to 3 compute derivatives of the Gaussian. One
+        value for all axes or one per axis.
     %(mode)s
     %(cval)s
     %(truncate)s

@@ -38,7 +38,7 @@ def gaussian_filter1d(
         need a volume with a voxel size.
     %(axis_1d)s
     order : int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian.
+        The order of the derivative: 0 smooths, and 1 to 3 compute derivatives of the Gaussian.
     %(mode_1d)s
     %(cval)s
     %(truncate)s

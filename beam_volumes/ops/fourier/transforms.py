@@ -764,8 +764,8 @@ def fourier_filter(
         frequencies need conjugate factors; imaginary parts of the result are dropped. Several
         threads call the function.
     axes : int or sequence of int, optional
-        Axes to transform, counted from 0, or backwards from -1; all by default. ``axes=(1, 2)``
-        filters slice by slice.
+        Axes to transform, counted from 0, or backwards from -1; all axes by default. ``axes=(1,
+        2)`` filters slice by slice.
     %(name_and_version)s
 
     Returns

@@ -182,8 +182,8 @@ def apply_transforms(
         Whether to enlarge the result to contain all transformed slices or frames, instead of
         keeping the shape.
     order : {0, 1}, default: 1
-        0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an integer are rounded; voxels
-        are then copied, not interpolated.
+        The order of interpolation: 0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an
+        integer are rounded; voxels are then copied, not interpolated.
     mode : {"constant", "nearest"}, default: "constant"
         The value outside of a slice: ``cval``, or the nearest voxel of its edge.
     %(outside_cval)s

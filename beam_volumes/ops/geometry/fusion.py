@@ -73,8 +73,8 @@ def fuse(
         tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile in the
         given order.
     order : {0, 1}, default: 1
-        0 is the nearest voxel of a tile, 1 is linear. Positions within 1e-6 of an integer are
-        rounded; voxels are then copied, not interpolated.
+        The order of interpolation: 0 is the nearest voxel of a tile, 1 is linear. Positions within
+        1e-6 of an integer are rounded; voxels are then copied, not interpolated.
     fill : float, default: 0
         The value outside of all tiles.
     dtype : dtype, optional

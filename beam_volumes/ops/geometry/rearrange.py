@@ -101,7 +101,7 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
     ----------
     %(volume)s
     axis : int or sequence of int, optional
-        Axes to reverse, counted from 0, or backwards from -1; all by default.
+        Axes to reverse, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------

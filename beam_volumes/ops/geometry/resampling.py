@@ -31,7 +31,7 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
     method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
         How to combine the voxels of a window. Means of integers are rounded half to even. The
         median of an even number of voxels is the lower of the middle two. ``"mode"`` is the most
-        frequent value, the smallest if there are several. ``"stride"`` is the first voxel.
+        frequent value; if there are several, the smallest is used. ``"stride"`` is the first voxel.
 
     Returns
     -------

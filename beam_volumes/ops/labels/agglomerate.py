@@ -87,7 +87,7 @@ def agglomerate(
     Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a
     range, about 230 bytes each (6,500 for quantiles). There are few such pairs if nearby regions
     have similar labels, as with `label` and `watershed`. In the worst case, one worker must hold
-    the whole table; without enough memory, it raises an error. Sums and counts in a worker must be
+    the whole table; if memory is too small, an error is raised. Sums and counts in a worker must be
     below 2**62.
 
     References
@@ -183,7 +183,7 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     No sweeps are needed except for ``merges``. Segments are the same as from `agglomerate` with
     this threshold, if it is at least the original one. Ranges of labels are processed in a tree, as
     in `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes
-    each; without enough memory, it raises an error.
+    each; if memory is too small, an error is raised.
 
     References
     ----------

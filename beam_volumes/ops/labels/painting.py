@@ -71,7 +71,7 @@ def map_labels(
     name : str, optional
         With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
-        Change it when the function changes.
+        Change the version when the function changes.
 
     Returns
     -------

@@ -108,7 +108,7 @@ def _ranks(labels: Volume, first: int, inverse: bool, name: str) -> Table:
 
 @documented
 def join_segmentations(s1: Volume, s2: Volume, *, dtype: DTypeLike | None = None) -> Volume:
-    """Intersect the segments of two volumes.
+    """Intersect the segments of two label volumes.
 
     Two voxels have the same label in the result if they have the same label in both volumes.
 

@@ -53,7 +53,7 @@ def track(
         default, objects are linked by their overlap.
     min_iou : float, optional
         Minimum intersection over union for linking two objects by their overlap; 0.1 by default.
-        Use it if objects move less than their size.
+        Linking by overlap is suitable if objects move less than their size.
     max_gap : int, default: 0
         The number of time points for which an object may be missing.
     divisions : bool, default: False

@@ -208,7 +208,7 @@ def watershed_affinities(
         Voxels with at least this affinity are always joined.
     min_size : int, optional
         Minimum number of voxels of a basin. Neighbouring basins are merged in descending order of
-        affinities, as long as one of the two is smaller than ``min_size``.
+        their affinities, as long as one of the two is smaller than ``min_size``.
 
     Returns
     -------

@@ -37,9 +37,9 @@ _filled = filled(
     {
         # Notes
         "gaussian_derivatives": """\
-The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-``axes``, the remaining axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
-smooths along all axes.)
+As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+smoothing in other directions. With ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)``
+filters slice by slice. (scipy 1.17 smooths along all axes.)
 
 One sweep. The halo is ``truncate`` times the largest sigma: a window contains
 ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
@@ -100,7 +100,7 @@ truncate : float, default: 4.0
     Where the Gaussian is cut off, in standard deviations.""",
         "axes": """\
 axes : int or sequence of int, optional
-    Axes to work along, counted from 0, or backwards from -1; all by default.""",
+    Axes to work along, counted from 0, or backwards from -1; all axes by default.""",
         "axis_1d": """\
 axis : int, default: -1
     The axis to work along, counted from 0, or backwards from -1.""",
@@ -127,13 +127,13 @@ name : str, optional
     Together with ``version``, it identifies the function when a run is resumed. Without it, a run
     with this function cannot be resumed.
 version : str or int, optional
-    Change it when you change the function.""",
+    Change the version when you change the function.""",
         "stitching": """\
 stitch : {"iou", "touch", "largest"}, default: "iou"
-    Which labels of two adjacent tiles belong to one object, judged by the voxels that the tiles
-    share. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share
-    a voxel. ``"largest"``: each is the label that overlaps the other most, and the smaller label
-    wins ties.
+    When labels of two adjacent tiles belong to one object. Only voxels that the tiles share are
+    considered. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they
+    share a voxel. ``"largest"``: each is the label that overlaps the other most; of equal overlaps,
+    the smaller label is selected.
 threshold : float, default: 0.5
     Minimum intersection over union for ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at
     most one label of a neighbouring tile.
@@ -229,7 +229,7 @@ Integers of up to 16 bits are looked up in a table of all their values.""",
         # Whole-volume numbers
         "where": """\
 mask : Volume, optional
-    Only voxels with a nonzero mask are included; all by default.""",
+    Only voxels with a nonzero mask are included; all voxels by default.""",
         "nan": """\
 nan : {"raise", "omit"}, default: "raise"
     Whether NaN and infinite voxels raise an error on computation or are ignored.""",

@@ -233,7 +233,8 @@ class MergeEquivalences(beam.PTransform):
         Whether to keep only components that touch the border of the volume (True), or only those
         that do not (False); needs ``"touches_border"``.
     k_largest : int, optional
-        Number of components to keep, the largest of the remaining ones; needs ``"size"``.
+        Number of components to keep: the largest that satisfy all other conditions; needs
+        ``"size"``.
     as_mask : bool, default: False
         Whether answers only contain which components are kept.
     dtype : dtype, default: numpy.uint32

@@ -50,7 +50,7 @@ class LabelSlabs(beam.PTransform):
         Whether to keep only components that touch the border of the volume (True), or only those
         that do not (False).
     k_largest : int, optional
-        Number of components to keep, the largest of the remaining ones.
+        Number of components to keep: the largest that satisfy all other conditions.
     dtype : dtype, default: numpy.uint32
         Dtype of the labels; bool gives a mask of the kept components.
     mask : Volume, optional

@@ -276,10 +276,10 @@ def classify(volume: Volume, classifier: Any, *, probabilities: bool = False) ->
     Returns
     -------
     Volume
-        The class of each voxel, as uint8, or uint16 for classes above 255; the smallest of equally
-        probable classes. With ``probabilities``, a float32 volume with a channel for each class,
-        such as ``"class 2"``. Voxels with a NaN among their features are 0, or NaN for
-        probabilities.
+        The class of each voxel, as uint8, or uint16 for classes above 255. If several classes are
+        equally probable, the smallest is selected. With ``probabilities``, a float32 volume with a
+        channel for each class, such as ``"class 2"``. Voxels with a NaN among their features are 0,
+        or NaN for probabilities.
 
     Raises
     ------
