@@ -70,8 +70,8 @@ class Compute(_Compute):
         caused the error. After these retries, the run ends, even if its runner would continue to
         retry.
     run_id : str, optional
-        A name for the run instead of a random one. Pipelines with the same name continue the same
-        run. Steps may be repeated, but slabs that have a record are not computed again.
+        A name for the run instead of a random one. Pipelines with the same run name continue the
+        same run. Steps may be repeated, but slabs that have a record are not computed again.
     resource_hints : bool, optional
         Whether to request the predicted memory of each pass with the resource hint ``min_ram``. By
         default only on Dataflow, which provisions machines accordingly. Other runners may start
@@ -163,8 +163,8 @@ class ComputeAll(_ComputeAll):
         their outputs.
     journal : bool or None, default: True
         Whether to keep a journal, about ten small objects, next to the first output of each
-        element. Use None for many small volumes; a failed element is then computed again from the
-        start.
+        element. Use None for many small volumes; without a journal, a failed element is computed
+        again from the start.
     overwrite : bool, default: False
         Whether to replace existing outputs; otherwise they raise an error.
     resource_hints : bool, optional
@@ -229,8 +229,8 @@ from .transforms import LabelComponents as _LabelComponents
 class LabelComponents(_LabelComponents):
     """Find the components of each slab: ``(SlabKey, Slab)`` to ``(SlabKey, summary)``.
 
-    Together with `MergeEquivalences` and `RelabelSlabs`, it does the same as `label`, but as steps
-    of a pipeline. Use `LabelSlabs` unless you need a step in between.
+    Together with `MergeEquivalences` and `RelabelSlabs`, this transform labels components like
+    `label`, but as steps of a pipeline. Use `LabelSlabs` unless you need a step in between.
 
     Parameters
     ----------
@@ -333,7 +333,7 @@ class LabelSlabs(_LabelSlabs):
         a second time. By default, slabs are joined with their labels by key, which shuffles the
         slabs once.
     memory : int or str, optional
-        Memory limit of one step of the merge, e.g. ``"1GiB"``.
+        Memory limit of one step of the merge, such as ``"1GiB"``.
 
     Raises
     ------
@@ -606,7 +606,8 @@ def add_levels(
         runs with ``options`` and runs that may use more than half of the free memory. Such runs use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``; not with
+        ``runner=None``.
     resume : bool, default: False
         Whether to continue a stopped run from its complete slabs.
         In this case, levels that are already listed in the metadata are accepted.
@@ -973,8 +974,8 @@ def all(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all voxels by default.
     across : {"t"}, optional
@@ -1029,8 +1030,8 @@ def any(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all voxels by default.
     across : {"t"}, optional
@@ -1222,8 +1223,8 @@ def arccos(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1259,8 +1260,8 @@ def arcsin(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1296,8 +1297,8 @@ def arctan(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1338,8 +1339,8 @@ def arctan2(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1463,7 +1464,7 @@ def argmax(
     mask: Volume | None = None,
     nan: str = 'raise',
 ) -> Scalar:
-    """Find the index of the largest voxel along an axis, e.g. the height of a surface.
+    """Find the index of the largest voxel along an axis, such as the height of a surface.
 
     Parameters
     ----------
@@ -1595,7 +1596,7 @@ def autolevel(
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
@@ -2132,7 +2133,7 @@ def black_tophat(
         Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
         or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
         Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
@@ -2212,8 +2213,8 @@ def blob_dog(
     sigma_ratio : float, default: 1.6
         The ratio of the standard deviations of successive scales, above 1.
     threshold : float, optional
-        Minimum response of a blob. By default 0.5, times the dtype's maximum for integers; no
-        minimum with ``threshold_rel``.
+        Minimum response of a blob. By default 0.5 for floats, and 0.5 times the dtype's maximum for
+        integers; with ``threshold_rel``, there is no minimum by default.
     overlap : float, default: 0.5
         If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     threshold_rel : float, optional
@@ -2376,8 +2377,8 @@ def blob_log(
     num_sigma : int, default: 10
         The number of scales from ``min_sigma`` to ``max_sigma``, up to 100.
     threshold : float, optional
-        Minimum response of a blob. By default 0.2, times the dtype's maximum for integers; no
-        minimum with ``threshold_rel``.
+        Minimum response of a blob. By default 0.2 for floats, and 0.2 times the dtype's maximum for
+        integers; with ``threshold_rel``, there is no minimum by default.
     overlap : float, default: 0.5
         If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     log_scale : bool, default: False
@@ -2930,7 +2931,8 @@ def compute(
         runs with ``options`` and runs that may use more than half of the free memory. Such runs use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``; not with
+        ``runner=None``.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress. By default,
         terminals and notebooks show a progress bar for runs of more than one second. Elsewhere, runs of
@@ -3021,8 +3023,8 @@ def concatenate(
 
     Notes
     -----
-    In one sweep, each volume is padded to the whole extent, and then selected where it has voxels.
-    To join files along z, ``bv.open([first, second])`` is faster.
+    In one sweep, each volume is padded to the whole extent; each voxel is then taken from the
+    volume that contains it. To join files along z, ``bv.open([first, second])`` is faster.
 
     References
     ----------
@@ -3486,8 +3488,8 @@ def cos(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -3523,8 +3525,8 @@ def cosh(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -3552,8 +3554,8 @@ def count_nonzero(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all voxels by default.
     across : {"t"}, optional
@@ -3815,9 +3817,9 @@ def cut(
     Notes
     -----
     No sweeps are needed except for ``merges``. Segments are the same as from `agglomerate` with
-    this threshold, if it is at least the original one. Ranges of labels are processed in a tree, as
-    in `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes
-    each; if memory is too small, an error is raised.
+    this threshold, if it is at least the original threshold. Ranges of labels are processed in a
+    tree, as in `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100
+    bytes each; if memory is too small, an error is raised.
 
     References
     ----------
@@ -4356,8 +4358,9 @@ def distance_transform_edt(
         integers.
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep. An error is raised if it is too large for the memory. By default, there is no limit.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep. An error is raised if it is too large for the memory. By default,
+        there is no limit.
     return_indices : bool, default: False
         Whether to also return the position of the nearest background voxel.
 
@@ -4430,8 +4433,9 @@ def distance_transform_edt(
         integers.
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep. An error is raised if it is too large for the memory. By default, there is no limit.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep. An error is raised if it is too large for the memory. By default,
+        there is no limit.
     return_indices : bool, default: False
         Whether to also return the position of the nearest background voxel.
 
@@ -4553,7 +4557,7 @@ def enhance_contrast(
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
@@ -4610,7 +4614,7 @@ def entropy(
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
@@ -4705,7 +4709,7 @@ def equalize_adapthist(
 
     The result equals scikit-image's for unsigned integers of up to 16 bits. Other voxels are divided
     into 16384 levels directly, while scikit-image first scales them to 16 bits and clips negative
-    ones. scikit-image also converts colours to HSV; to do the same, equalize the value channel of
+    voxels. scikit-image also converts colours to HSV; to do the same, equalize the value channel of
     `rgb2hsv`.
 
     References
@@ -5004,8 +5008,8 @@ def expm1(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -5052,7 +5056,8 @@ def extrema(
         A lazy int64 array: the index along each axis of the smallest voxel, the first in raster
         order.
     largest_at : Scalar
-        The same for the largest voxel.
+        A lazy int64 array: the index along each axis of the largest voxel, the first in raster
+        order.
 
     Raises
     ------
@@ -5930,8 +5935,8 @@ def fourier_filter(
         Axes to transform, counted from 0, or backwards from -1; all axes by default. ``axes=(1,
         2)`` filters slice by slice.
     name : str, optional
-        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
-        with this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
         Change the version when you change the function.
 
@@ -6220,11 +6225,11 @@ def from_dask(
     voxel_size : float or sequence of float, optional
         Extent of a voxel in ``unit``, one value for all axes or one per axis.
     unit : str, optional
-        Unit of length, e.g. ``"nm"`` or ``"micrometer"``.
+        Unit of length, such as ``"nm"`` or ``"micrometer"``.
     origin : float or sequence of float, optional
         Position of the first voxel's centre in ``unit``, one number for all axes or one per axis.
     index : dict, optional
-        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": 1}``.
+        The time point to open, and optionally a single channel, such as ``{"t": 0, "c": 1}``.
 
     Returns
     -------
@@ -6291,8 +6296,8 @@ def fuse(
         CSV file. The table has columns named z, y and x, and a row for each tile, in order. With
         None, tiles are placed by their own origins.
     physical : bool, default: False
-        Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
-        indices times the voxel size.
+        Whether ``transforms`` uses the unit of the tiles instead of voxels. In this unit, matrices
+        map indices times the voxel size.
     shape : sequence of int, optional
         Shape of the result, which then begins at position 0. By default, the result covers all
         tiles.
@@ -6811,7 +6816,7 @@ def generic_filter(
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -6830,8 +6835,8 @@ def generic_filter(
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
     name : str, optional
-        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
-        with this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
         Change the version when you change the function.
 
@@ -7026,7 +7031,7 @@ def grey_closing(
         Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
         or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
         Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
@@ -7100,7 +7105,7 @@ def grey_dilation(
         Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
         or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
         Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
@@ -7175,7 +7180,7 @@ def grey_erosion(
         Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
         or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
         Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
@@ -7250,7 +7255,7 @@ def grey_opening(
         Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
         or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
         Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
@@ -7744,7 +7749,7 @@ def irfftn(
         frequencies, minus 2.
     axes : int or sequence of int, optional
         Axes to work along, counted from 0, or backwards from -1; all axes by default.
-        The last of these is the halved one.
+        The last of these axes is halved.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.irfftn`.
 
@@ -7801,7 +7806,8 @@ def join_segmentations(
     Returns
     -------
     Volume
-        Labels 1, 2, ..., in the order of the labels of ``s1``, then of ``s2``; 0 where both are 0.
+        Labels 1, 2, ..., in the order of the labels of ``s1``, then of ``s2``. Voxels that are 0 in
+        both volumes are 0.
 
     Raises
     ------
@@ -7923,8 +7929,8 @@ def keep_labels(
     column : str
         The name of a numeric column.
     low, high : float, optional
-        The range, including both ends; if one is missing, the range is unlimited on that side. NaN
-        is not in any range.
+        The range, including both ends; if one end is missing, the range is unlimited on that side.
+        NaN is not in any range.
 
     Returns
     -------
@@ -7946,7 +7952,8 @@ def keep_labels(
 
     Notes
     -----
-    Needs the same sweeps as `relabel` with this table. The column is looked up as float64.
+    The function needs the same sweeps as `relabel` with this table. The column is looked up as
+    float64.
 
     References
     ----------
@@ -8452,8 +8459,8 @@ def log10(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -8489,8 +8496,8 @@ def log1p(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -8526,8 +8533,8 @@ def log2(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -8644,8 +8651,8 @@ def map_instances(
     tile : int or sequence of int
         Extent of a tile in voxels. The last tiles are clipped at the end of the volume.
     overlap : int or sequence of int
-        Number of voxels shared by adjacent tiles, up to half a tile. If it is at least the size of
-        the largest object, each object is complete in some tile.
+        Number of voxels shared by adjacent tiles, up to half a tile. If the overlap is at least the
+        size of the largest object, each object is complete in some tile.
     stitch : {"iou", "touch", "largest"}, default: "iou"
         When labels of two adjacent tiles belong to one object. Only voxels that the tiles share are
         considered. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they
@@ -8658,10 +8665,10 @@ def map_instances(
         Dtype of the result: uint32 by default, uint64 for volumes of 2**32 or more voxels.
     voxel_bytes : int, default: 24
         Memory in bytes that the function needs for each voxel of a tile, in addition to its input.
-        The plan includes it.
+        The plan includes this memory.
     name : str, optional
-        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
-        with this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
         Change the version when you change the function.
 
@@ -8688,9 +8695,9 @@ def map_instances(
     Notes
     -----
     The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel
-    gets the label from its tile. An object that lies only in voxels of other tiles can join
-    objects, but has no voxels in the result. Labels are joined across faces of tiles; across edges
-    and corners, they are joined through the tiles in between.
+    gets its label from the tile that it belongs to. An object that lies only in voxels of other
+    tiles can join objects, but has no voxels in the result. Labels are joined across faces of
+    tiles; across edges and corners, they are joined through the tiles in between.
 
     Two sweeps. A slab runs the function on all tiles that intersect it. The labels of tiles are
     stored for the second sweep, so the function runs once for each tile and slab. Slabs need the
@@ -8833,13 +8840,13 @@ def map_overlap(
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     name : str, optional
-        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
-        with this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
         Change the version when you change the function.
     deterministic : bool, default: True
-        Set it to False if a second call may return different bits: the result is then stored, and
-        never computed twice.
+        Set it to False if a second call may return different bits. In this case, the result is
+        stored, and never computed twice.
     mixes : {"channels"}, optional
         ``"channels"`` if the function processes all channels at once. All arrays and the result
         then have the axes c, z, y, x, even for volumes without channels.
@@ -8987,9 +8994,9 @@ def match_histograms(
     -----
     Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
     scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
-    float64. With more, all voxels in a bin get the same intensity. The largest voxel of a bin then
-    differs from scikit-image's by a limited amount: at most half a bin plus the distance between
-    the centres of two occupied bins of the reference.
+    float64. With more values, all voxels in a bin get the same intensity. The largest voxel of a
+    bin differs from scikit-image's by a limited amount: at most half a bin plus the distance
+    between the centres of two occupied bins of the reference.
 
     References
     ----------
@@ -9088,8 +9095,8 @@ def max(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9162,7 +9169,7 @@ def maximum_filter(
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -9354,8 +9361,8 @@ def mean(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9426,8 +9433,8 @@ def median(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9498,7 +9505,7 @@ def median_filter(
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -9633,7 +9640,7 @@ def meshes(
     labels : Volume or numpy.ndarray
         Stored labels of three axes, bool or integers from 0; 0 is background.
     folder : path
-        A folder or bucket for one file per label, e.g. ``7.ply``. Existing files are replaced on
+        A folder or bucket for one file per label, such as ``7.ply``. Existing files are replaced on
         computation.
     format : {"ply", "obj", "precomputed"}, default: "ply"
         ``"precomputed"`` is Neuroglancer's legacy format, with coordinates in nanometers if the
@@ -9708,8 +9715,8 @@ def min(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9783,7 +9790,7 @@ def minimum_filter(
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -9977,7 +9984,7 @@ def morphological_gradient(
         Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
         or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
         Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
@@ -10053,7 +10060,7 @@ def morphological_laplace(
         Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
         or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
         Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
@@ -10136,8 +10143,8 @@ def normalize_slices(
     std : float or Scalar, optional
         The desired standard deviation; the standard deviation of the volume by default.
     percentiles : pair of float, optional
-        Percentiles to normalize, e.g. ``(1, 99)``, instead of the mean and standard deviation. Each
-        slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
+        Percentiles to normalize, such as ``(1, 99)``, instead of the mean and standard deviation.
+        Each slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
         without negative numbers if no slice has a percentile below 0. For floats, the range is 0 to
@@ -10176,8 +10183,8 @@ def normalize_slices(
     Notes
     -----
     Two sweeps: the first computes exact statistics of all slices, and the second writes the result.
-    For percentiles of large slices, the first is replaced by one sweep for each 8 bits of the
-    dtype.
+    For percentiles of large slices, there is one sweep for each 8 bits of the dtype instead of the
+    first sweep.
 
     References
     ----------
@@ -10229,7 +10236,7 @@ def open(
         Extent of a voxel in ``unit``, one value for all axes or one per axis; taken from the
         metadata by default.
     unit : str, optional
-        Unit of length, e.g. ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
+        Unit of length, such as ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
     origin : float or sequence of float, optional
         Position of the first voxel's centre in ``unit``, one number for all axes or one per axis;
         taken from the metadata by default.
@@ -10240,7 +10247,7 @@ def open(
         even if a file does not store them. By default, arrays keep axes t and c of extent 1, and
         most files drop them.
     index : dict, optional
-        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": "DAPI"}``.
+        The time point to open, and optionally a single channel, such as ``{"t": 0, "c": "DAPI"}``.
     dataset : str, optional
         Path of the array or image inside a group, or number or UID of a DICOM series.
     level : int, optional
@@ -10329,8 +10336,8 @@ def open_tiles(
         OME-Zarr. Alternatively, a CSV file or a table with a column ``path`` and a column for each
         axis, in voxels.
     index : dict, optional
-        The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
-        several. For BigStitcher, use the numbers or names of the project.
+        The time point and the channel to open, such as ``{"t": 0, "c": "DAPI"}``; needed if there
+        are several. For BigStitcher, use the numbers or names of the project.
     transform_key : str, optional
         The name of a multiview-stitcher transform; needed if its files contain several.
 
@@ -10688,7 +10695,7 @@ def percentile_filter(
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -10866,7 +10873,8 @@ def plan(
         runs with ``options`` and runs that may use more than half of the free memory. Such runs use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``; not with
+        ``runner=None``.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress. By default,
         terminals and notebooks show a progress bar for runs of more than one second. Elsewhere, runs of
@@ -11059,8 +11067,8 @@ def predict(
         The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available. On CUDA,
         deterministic algorithms without TF32 are requested; bits may differ from the CPU's.
     name : str, optional
-        Together with ``version``, it identifies the function when a run is resumed. Without it, a run
-        with this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
         Change the version when you change the function.
 
@@ -11320,7 +11328,7 @@ def profile_line(
         The number of samples across the line, for two axes.
     order : int, optional
         Order of interpolation: 0 is the nearest voxel, 1 is linear, and 2 to 5 are splines, which
-        read the whole image. By default 0 for bool and 1 for other dtypes.
+        read the whole image. By default, the order is 0 for bool and 1 for other dtypes.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -11476,13 +11484,13 @@ def rank_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     rank : int
-        The rank: 0 is the smallest value, 1 the next one, -1 the largest, and -2 the second
+        The rank: 0 is the smallest value, 1 the second smallest, -1 the largest, and -2 the second
         largest.
     size : int or sequence of int, optional
         Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
         per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -11555,8 +11563,8 @@ def reconstruction(
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes both. scikit-image returns the same values as
-        floats. A zero that does not come from the mask is 0.0, never -0.0.
+        A volume of the dtype to which numpy promotes both volumes. scikit-image returns the same
+        values as floats. A zero that does not come from the mask is 0.0, never -0.0.
 
     Raises
     ------
@@ -11610,7 +11618,7 @@ def region_adjacency(
     labels : Volume or numpy.ndarray
         Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
-        A boundary volume with the shape of the labels, e.g. membrane probabilities.
+        A boundary volume with the shape of the labels, such as membrane probabilities.
     affinities : Volume or numpy.ndarray, optional
         Instead of ``intensity``, a volume with three channels (axes c, z, y, x), of at most 32
         bits. The channels are the affinity of each voxel with the previous voxel along z, y and x.
@@ -13407,8 +13415,8 @@ def signed_distance(
         the voxel size of the volume, so distances are in its unit.
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep.
 
     Returns
     -------
@@ -13465,8 +13473,8 @@ def sin(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -13502,8 +13510,8 @@ def sinh(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -13584,7 +13592,7 @@ def spline_filter(
 ) -> Volume:
     """Compute the coefficients of the B-spline through all voxels.
 
-    Use it to look at the coefficients, or to compute several transforms with ``prefilter=False``.
+    Use it to inspect the coefficients, or to compute several transforms with ``prefilter=False``.
     `zoom`, `shift`, `rotate`, `affine_transform` and `map_coordinates` otherwise compute them.
 
     Parameters
@@ -13806,8 +13814,8 @@ def std(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     ddof : int, default: 0
         Number to subtract from the number of voxels in the divisor, as in `numpy.var`.
     labels : Volume or numpy.ndarray, optional
@@ -14061,7 +14069,8 @@ def studio(
     port : int, default: 0
         Port of this machine; 0 chooses a free one.
     memory : int or str, optional
-        Memory that a view or a run may use, e.g. ``"2GiB"``; a quarter of this machine's by default.
+        Memory that a view or a run may use, such as ``"2GiB"``; a quarter of this machine's by
+        default.
     folders : sequence of str, default: ()
         Additional folders that the recipe may read and write. By default, these are only the
         current folder and the folders of the inputs and the recipe.
@@ -14114,8 +14123,8 @@ def sum(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -14191,8 +14200,8 @@ def tan(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -14228,8 +14237,8 @@ def tanh(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -15359,8 +15368,8 @@ def variance(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
         and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-        reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-        any size.
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     ddof : int, default: 0
         Number to subtract from the number of voxels in the divisor, as in `numpy.var`.
     labels : Volume or numpy.ndarray, optional
@@ -15428,7 +15437,7 @@ def variation_of_information(
     truth, test : Volume or numpy.ndarray
         Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` to ignore, together with their voxels, e.g. ``[0]``.
+        Labels of ``truth`` to ignore, together with their voxels, such as ``[0]``.
 
     Returns
     -------
@@ -15498,7 +15507,7 @@ def verify(
         None checks in threads of this process. ``"FnApiRunner"`` uses a Beam pipeline on this
         machine, and any other Beam runner uses its workers.
     options : PipelineOptions or list of str, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``.
     workers : int, optional
         Number of slabs to check at a time on this machine; by default one for each core.
     journal : str, os.PathLike or dict, optional
@@ -15683,8 +15692,8 @@ def watershed(
     Parameters
     ----------
     height : Volume or numpy.ndarray
-        Heights, e.g. membrane probabilities, which may be infinite. NaN is only allowed outside of
-        ``mask``.
+        Heights, such as membrane probabilities, which may be infinite. NaN is only allowed outside
+        of ``mask``.
     markers : Volume or numpy.ndarray, optional
         Labels from which basins grow, and 0 elsewhere. Labels may be negative. Without markers,
         there is a basin for each minimum.
@@ -15881,7 +15890,7 @@ def white_tophat(
         Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
         or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, with one dimension per axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
         Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.

@@ -67,7 +67,7 @@ def verify(
         None checks in threads of this process. ``"FnApiRunner"`` uses a Beam pipeline on this
         machine, and any other Beam runner uses its workers.
     options : PipelineOptions or list of str, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``.
     workers : int, optional
         Number of slabs to check at a time on this machine; by default one for each core.
     journal : str, os.PathLike or dict, optional

@@ -48,7 +48,7 @@ def open(
         Extent of a voxel in ``unit``, one value for all axes or one per axis; taken from the
         metadata by default.
     unit : str, optional
-        Unit of length, e.g. ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
+        Unit of length, such as ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
     origin : float or sequence of float, optional
         Position of the first voxel's centre in ``unit``, one number for all axes or one per axis;
         taken from the metadata by default.
@@ -59,7 +59,7 @@ def open(
         even if a file does not store them. By default, arrays keep axes t and c of extent 1, and
         most files drop them.
     index : dict, optional
-        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": "DAPI"}``.
+        The time point to open, and optionally a single channel, such as ``{"t": 0, "c": "DAPI"}``.
     dataset : str, optional
         Path of the array or image inside a group, or number or UID of a DICOM series.
     level : int, optional
@@ -141,11 +141,11 @@ def from_dask(
     voxel_size : float or sequence of float, optional
         Extent of a voxel in ``unit``, one value for all axes or one per axis.
     unit : str, optional
-        Unit of length, e.g. ``"nm"`` or ``"micrometer"``.
+        Unit of length, such as ``"nm"`` or ``"micrometer"``.
     origin : float or sequence of float, optional
         Position of the first voxel's centre in ``unit``, one number for all axes or one per axis.
     index : dict, optional
-        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": 1}``.
+        The time point to open, and optionally a single channel, such as ``{"t": 0, "c": 1}``.
 
     Returns
     -------

@@ -177,7 +177,8 @@ runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         None,
         """\
 options : PipelineOptions, list of str or dict, optional
-    Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.""",
+    Beam's options, such as ``["--direct_running_mode=multi_processing"]``; not with
+    ``runner=None``.""",
     )
     progress: bool | Callable[..., None] | None = _driving(  # noqa: RUF009
         None,

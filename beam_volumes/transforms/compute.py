@@ -59,8 +59,8 @@ class Compute(beam.PTransform):
         their full names; numbers and tables have short names (``"mean"``, then ``"mean-2"``).
     %(options)s
     run_id : str, optional
-        A name for the run instead of a random one. Pipelines with the same name continue the same
-        run. Steps may be repeated, but slabs that have a record are not computed again.
+        A name for the run instead of a random one. Pipelines with the same run name continue the
+        same run. Steps may be repeated, but slabs that have a record are not computed again.
     resource_hints : bool, optional
         Whether to request the predicted memory of each pass with the resource hint ``min_ram``. By
         default only on Dataflow, which provisions machines accordingly. Other runners may start

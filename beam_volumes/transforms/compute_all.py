@@ -76,8 +76,8 @@ class ComputeAll(Excepting, beam.PTransform):
         their outputs.
     journal : bool or None, default: True
         Whether to keep a journal, about ten small objects, next to the first output of each
-        element. Use None for many small volumes; a failed element is then computed again from the
-        start.
+        element. Use None for many small volumes; without a journal, a failed element is computed
+        again from the start.
     %(overwrite)s
     resource_hints : bool, optional
         Whether to request ``memory``, if set, from the runner with the resource hint ``min_ram``.

@@ -67,8 +67,8 @@ def blob_log(
     num_sigma : int, default: 10
         The number of scales from ``min_sigma`` to ``max_sigma``, up to 100.
     threshold : float, optional
-        Minimum response of a blob. By default 0.2, times the dtype's maximum for integers; no
-        minimum with ``threshold_rel``.
+        Minimum response of a blob. By default 0.2 for floats, and 0.2 times the dtype's maximum for
+        integers; with ``threshold_rel``, there is no minimum by default.
     overlap : float, default: 0.5
         If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     log_scale : bool, default: False
@@ -161,8 +161,8 @@ def blob_dog(
     sigma_ratio : float, default: 1.6
         The ratio of the standard deviations of successive scales, above 1.
     threshold : float, optional
-        Minimum response of a blob. By default 0.5, times the dtype's maximum for integers; no
-        minimum with ``threshold_rel``.
+        Minimum response of a blob. By default 0.5 for floats, and 0.5 times the dtype's maximum for
+        integers; with ``threshold_rel``, there is no minimum by default.
     overlap : float, default: 0.5
         If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     threshold_rel : float, optional

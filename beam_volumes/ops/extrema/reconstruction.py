@@ -50,8 +50,8 @@ def reconstruction(
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes both. scikit-image returns the same values as
-        floats. A zero that does not come from the mask is 0.0, never -0.0.
+        A volume of the dtype to which numpy promotes both volumes. scikit-image returns the same
+        values as floats. A zero that does not come from the mask is 0.0, never -0.0.
 
     Raises
     ------

@@ -62,8 +62,8 @@ def map_overlap(
     %(cval)s
     %(name_and_version)s
     deterministic : bool, default: True
-        Set it to False if a second call may return different bits: the result is then stored, and
-        never computed twice.
+        Set it to False if a second call may return different bits. In this case, the result is
+        stored, and never computed twice.
     mixes : {"channels"}, optional
         ``"channels"`` if the function processes all channels at once. All arrays and the result
         then have the axes c, z, y, x, even for volumes without channels.

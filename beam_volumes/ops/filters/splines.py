@@ -73,7 +73,7 @@ def spline_filter(
 ) -> Volume:
     """Compute the coefficients of the B-spline through all voxels.
 
-    Use it to look at the coefficients, or to compute several transforms with ``prefilter=False``.
+    Use it to inspect the coefficients, or to compute several transforms with ``prefilter=False``.
     `zoom`, `shift`, `rotate`, `affine_transform` and `map_coordinates` otherwise compute them.
 
     Parameters

@@ -367,7 +367,7 @@ def irfftn(
         Shape of the result along ``axes``. By default, the last extent is even: twice the number of
         frequencies, minus 2.
     %(axes)s
-        The last of these is the halved one.
+        The last of these axes is halved.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.irfftn`.
 

@@ -59,8 +59,8 @@ def fuse(
         CSV file. The table has columns named z, y and x, and a row for each tile, in order. With
         None, tiles are placed by their own origins.
     physical : bool, default: False
-        Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
-        indices times the voxel size.
+        Whether ``transforms`` uses the unit of the tiles instead of voxels. In this unit, matrices
+        map indices times the voxel size.
     shape : sequence of int, optional
         Shape of the result, which then begins at position 0. By default, the result covers all
         tiles.

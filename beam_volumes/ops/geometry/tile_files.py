@@ -46,8 +46,8 @@ def open_tiles(
         OME-Zarr. Alternatively, a CSV file or a table with a column ``path`` and a column for each
         axis, in voxels.
     index : dict, optional
-        The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
-        several. For BigStitcher, use the numbers or names of the project.
+        The time point and the channel to open, such as ``{"t": 0, "c": "DAPI"}``; needed if there
+        are several. For BigStitcher, use the numbers or names of the project.
     transform_key : str, optional
         The name of a multiview-stitcher transform; needed if its files contain several.
 

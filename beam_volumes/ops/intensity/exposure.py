@@ -275,9 +275,9 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
     -----
     Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
     scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
-    float64. With more, all voxels in a bin get the same intensity. The largest voxel of a bin then
-    differs from scikit-image's by a limited amount: at most half a bin plus the distance between
-    the centres of two occupied bins of the reference.
+    float64. With more values, all voxels in a bin get the same intensity. The largest voxel of a
+    bin differs from scikit-image's by a limited amount: at most half a bin plus the distance
+    between the centres of two occupied bins of the reference.
 
     References
     ----------

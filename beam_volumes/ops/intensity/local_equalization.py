@@ -203,7 +203,7 @@ def equalize_adapthist(
 
     The result equals scikit-image's for unsigned integers of up to 16 bits. Other voxels are divided
     into 16384 levels directly, while scikit-image first scales them to 16 bits and clips negative
-    ones. scikit-image also converts colours to HSV; to do the same, equalize the value channel of
+    voxels. scikit-image also converts colours to HSV; to do the same, equalize the value channel of
     `rgb2hsv`.
 
     References

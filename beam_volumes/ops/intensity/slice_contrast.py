@@ -118,8 +118,8 @@ def normalize_slices(
     std : float or Scalar, optional
         The desired standard deviation; the standard deviation of the volume by default.
     percentiles : pair of float, optional
-        Percentiles to normalize, e.g. ``(1, 99)``, instead of the mean and standard deviation. Each
-        slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
+        Percentiles to normalize, such as ``(1, 99)``, instead of the mean and standard deviation.
+        Each slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
         without negative numbers if no slice has a percentile below 0. For floats, the range is 0 to
@@ -156,8 +156,8 @@ def normalize_slices(
     Notes
     -----
     Two sweeps: the first computes exact statistics of all slices, and the second writes the result.
-    For percentiles of large slices, the first is replaced by one sweep for each 8 bits of the
-    dtype.
+    For percentiles of large slices, there is one sweep for each 8 bits of the dtype instead of the
+    first sweep.
 
     References
     ----------

@@ -48,7 +48,7 @@ def profile_line(
         The number of samples across the line, for two axes.
     order : int, optional
         Order of interpolation: 0 is the nearest voxel, 1 is linear, and 2 to 5 are splines, which
-        read the whole image. By default 0 for bool and 1 for other dtypes.
+        read the whole image. By default, the order is 0 for bool and 1 for other dtypes.
     %(mode)s
     %(cval)s
     reduce_func : callable or None, default: numpy.mean

@@ -181,9 +181,9 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     Notes
     -----
     No sweeps are needed except for ``merges``. Segments are the same as from `agglomerate` with
-    this threshold, if it is at least the original one. Ranges of labels are processed in a tree, as
-    in `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes
-    each; if memory is too small, an error is raised.
+    this threshold, if it is at least the original threshold. Ranges of labels are processed in a
+    tree, as in `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100
+    bytes each; if memory is too small, an error is raised.
 
     References
     ----------

@@ -59,12 +59,12 @@ def map_instances(
     tile : int or sequence of int
         Extent of a tile in voxels. The last tiles are clipped at the end of the volume.
     overlap : int or sequence of int
-        Number of voxels shared by adjacent tiles, up to half a tile. If it is at least the size of
-        the largest object, each object is complete in some tile.
+        Number of voxels shared by adjacent tiles, up to half a tile. If the overlap is at least the
+        size of the largest object, each object is complete in some tile.
     %(stitching)s
     voxel_bytes : int, default: 24
         Memory in bytes that the function needs for each voxel of a tile, in addition to its input.
-        The plan includes it.
+        The plan includes this memory.
     %(name_and_version)s
 
     Returns
@@ -90,9 +90,9 @@ def map_instances(
     Notes
     -----
     The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel
-    gets the label from its tile. An object that lies only in voxels of other tiles can join
-    objects, but has no voxels in the result. Labels are joined across faces of tiles; across edges
-    and corners, they are joined through the tiles in between.
+    gets its label from the tile that it belongs to. An object that lies only in voxels of other
+    tiles can join objects, but has no voxels in the result. Labels are joined across faces of
+    tiles; across edges and corners, they are joined through the tiles in between.
 
     Two sweeps. A slab runs the function on all tiles that intersect it. The labels of tiles are
     stored for the second sweep, so the function runs once for each tile and slab. Slabs need the

@@ -38,7 +38,7 @@ def meshes(
     labels : Volume or numpy.ndarray
         Stored labels of three axes, bool or integers from 0; 0 is background.
     folder : path
-        A folder or bucket for one file per label, e.g. ``7.ply``. Existing files are replaced on
+        A folder or bucket for one file per label, such as ``7.ply``. Existing files are replaced on
         computation.
     format : {"ply", "obj", "precomputed"}, default: "ply"
         ``"precomputed"`` is Neuroglancer's legacy format, with coordinates in nanometers if the

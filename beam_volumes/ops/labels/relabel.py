@@ -158,8 +158,8 @@ def keep_labels(
     column : str
         The name of a numeric column.
     low, high : float, optional
-        The range, including both ends; if one is missing, the range is unlimited on that side. NaN
-        is not in any range.
+        The range, including both ends; if one end is missing, the range is unlimited on that side.
+        NaN is not in any range.
 
     Returns
     -------
@@ -181,7 +181,8 @@ def keep_labels(
 
     Notes
     -----
-    Needs the same sweeps as `relabel` with this table. The column is looked up as float64.
+    The function needs the same sweeps as `relabel` with this table. The column is looked up as
+    float64.
 
     References
     ----------

@@ -128,7 +128,7 @@ def variation_of_information(
     truth, test : Volume or numpy.ndarray
         Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` to ignore, together with their voxels, e.g. ``[0]``.
+        Labels of ``truth`` to ignore, together with their voxels, such as ``[0]``.
 
     Returns
     -------

@@ -122,7 +122,8 @@ def join_segmentations(s1: Volume, s2: Volume, *, dtype: DTypeLike | None = None
     Returns
     -------
     Volume
-        Labels 1, 2, ..., in the order of the labels of ``s1``, then of ``s2``; 0 where both are 0.
+        Labels 1, 2, ..., in the order of the labels of ``s1``, then of ``s2``. Voxels that are 0 in
+        both volumes are 0.
 
     Raises
     ------

@@ -175,7 +175,7 @@ def region_adjacency(
     labels : Volume or numpy.ndarray
         Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
-        A boundary volume with the shape of the labels, e.g. membrane probabilities.
+        A boundary volume with the shape of the labels, such as membrane probabilities.
     affinities : Volume or numpy.ndarray, optional
         Instead of ``intensity``, a volume with three channels (axes c, z, y, x), of at most 32
         bits. The channels are the affinity of each voxel with the previous voxel along z, y and x.

@@ -55,8 +55,8 @@ def watershed(
     Parameters
     ----------
     height : Volume or numpy.ndarray
-        Heights, e.g. membrane probabilities, which may be infinite. NaN is only allowed outside of
-        ``mask``.
+        Heights, such as membrane probabilities, which may be infinite. NaN is only allowed outside
+        of ``mask``.
     markers : Volume or numpy.ndarray, optional
         Labels from which basins grow, and 0 elsewhere. Labels may be negative. Without markers,
         there is a basin for each minimum.

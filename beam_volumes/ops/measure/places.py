@@ -24,7 +24,7 @@ def argmax(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> Scalar:
-    """Find the index of the largest voxel along an axis, e.g. the height of a surface.
+    """Find the index of the largest voxel along an axis, such as the height of a surface.
 
     Parameters
     ----------

@@ -370,7 +370,8 @@ def extrema(
         A lazy int64 array: the index along each axis of the smallest voxel, the first in raster
         order.
     largest_at : Scalar
-        The same for the largest voxel.
+        A lazy int64 array: the index along each axis of the largest voxel, the first in raster
+        order.
 
     Notes
     -----

@@ -64,8 +64,9 @@ def distance_transform_edt(
         integers.
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep. An error is raised if it is too large for the memory. By default, there is no limit.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep. An error is raised if it is too large for the memory. By default,
+        there is no limit.
     return_indices : bool, default: False
         Whether to also return the position of the nearest background voxel.
 
@@ -302,8 +303,8 @@ def signed_distance(
     %(sampling)s
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep.
 
     Returns
     -------

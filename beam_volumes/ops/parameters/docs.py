@@ -55,8 +55,8 @@ volume : Volume or Scalar
 TypeError
     If an input is not a volume, lazy number, array or number.""",
         "own_bits": """\
-Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-in the last place of float64, or of the narrower dtype to which results are rounded.""",
+Results are the same on every processor; numpy's results depend on the processor. The error is below
+2 units in the last place of float64, or of the narrower dtype to which results are rounded.""",
         "intensities": """\
 volume : Volume or numpy.ndarray
     A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
@@ -113,7 +113,7 @@ size : int or sequence of int, optional
     ``footprint``.""",
         "footprint": """\
 footprint : array_like of bool, optional
-    The footprint, with one dimension per axis, e.g. from `ball`.""",
+    The footprint, with one dimension per axis, such as from `ball`.""",
         "origin": """\
 origin : int or sequence of int, default: 0
     Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
@@ -124,8 +124,8 @@ origin : int, default: 0
     lower indices.""",
         "name_and_version": """\
 name : str, optional
-    Together with ``version``, it identifies the function when a run is resumed. Without it, a run
-    with this function cannot be resumed.
+    Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+    run with this function cannot be resumed.
 version : str or int, optional
     Change the version when you change the function.""",
         "stitching": """\
@@ -241,8 +241,8 @@ across : {"t"}, optional
 axis : int, str or sequence of them, optional
     The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
     and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
-    reduces the channels of each voxel, and ``"t"`` its time points; the result is then a volume of
-    any size.""",
+    reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+    result is a volume of any size.""",
         "ddof": """\
 ddof : int, default: 0
     Number to subtract from the number of voxels in the divisor, as in `numpy.var`.""",

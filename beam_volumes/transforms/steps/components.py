@@ -77,8 +77,8 @@ _Answer: Any = Tuple[SlabKey, bytes]
 class LabelComponents(beam.PTransform):
     """Find the components of each slab: ``(SlabKey, Slab)`` to ``(SlabKey, summary)``.
 
-    Together with `MergeEquivalences` and `RelabelSlabs`, it does the same as `label`, but as steps
-    of a pipeline. Use `LabelSlabs` unless you need a step in between.
+    Together with `MergeEquivalences` and `RelabelSlabs`, this transform labels components like
+    `label`, but as steps of a pipeline. Use `LabelSlabs` unless you need a step in between.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class MergeEquivalences(beam.PTransform):
     dtype : dtype, default: numpy.uint32
         Dtype of the ids.
     memory : int or str, optional
-        Memory limit of one step of the merge, e.g. ``"1GiB"``. If it is too small, the pipeline
+        Memory limit of one step of the merge, such as ``"1GiB"``. If it is too small, the pipeline
         fails before the merge begins, and the message suggests different slabs.
 
     Raises

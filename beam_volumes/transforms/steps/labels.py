@@ -58,7 +58,7 @@ class LabelSlabs(beam.PTransform):
         a second time. By default, slabs are joined with their labels by key, which shuffles the
         slabs once.
     memory : int or str, optional
-        Memory limit of one step of the merge, e.g. ``"1GiB"``.
+        Memory limit of one step of the merge, such as ``"1GiB"``.
 
     Raises
     ------
