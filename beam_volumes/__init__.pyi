@@ -44,7 +44,7 @@ class Compute(_Compute):
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
         Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-        A slab must consist of whole write units (chunks or shards) of the outputs.
+        Each slab must consist of whole write units (chunks or shards) of the outputs.
     window : int, optional
         Number of slices that are computed at a time; by default as many as the memory allows.
     journal : str, os.PathLike or dict, optional
@@ -2914,7 +2914,7 @@ def compute(
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
         Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-        A slab must consist of whole write units (chunks or shards) of the outputs.
+        Each slab must consist of whole write units (chunks or shards) of the outputs.
     window : int, optional
         Number of slices that are computed at a time; by default as many as the memory allows.
     journal : str, os.PathLike or dict, optional
@@ -10856,7 +10856,7 @@ def plan(
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
         Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-        A slab must consist of whole write units (chunks or shards) of the outputs.
+        Each slab must consist of whole write units (chunks or shards) of the outputs.
     window : int, optional
         Number of slices that are computed at a time; by default as many as the memory allows.
     journal : str, os.PathLike or dict, optional

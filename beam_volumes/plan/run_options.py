@@ -114,7 +114,7 @@ threads : int, optional
         """\
 slab : sequence of int, optional
     Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-    A slab must consist of whole write units (chunks or shards) of the outputs.""",
+    Each slab must consist of whole write units (chunks or shards) of the outputs.""",
     )
     window: int | None = _option(
         None,
