@@ -1625,7 +1625,7 @@ def autolevel(
     uint16 to the maximum of the image instead.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -4584,7 +4584,7 @@ def enhance_contrast(
     Voxels beyond the edges are ignored. The result equals scikit-image's.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -4643,7 +4643,7 @@ def entropy(
     time grows with the number of rows of the footprint, not columns.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -6865,7 +6865,7 @@ def generic_filter(
     ``generic_filter1d``, which passes whole lines to its function, is not available.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -7147,7 +7147,7 @@ def grey_dilation(
     The result is identical to scipy's. For a box the time is independent of its size.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -7222,7 +7222,7 @@ def grey_erosion(
     The result is identical to scipy's. For a box the time is independent of its size.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -9207,7 +9207,7 @@ def maximum_filter(
     The result is identical to scipy's. For a box the time is independent of its size.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -9544,7 +9544,7 @@ def median_filter(
     the number of voxels.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -9828,7 +9828,7 @@ def minimum_filter(
     The result is identical to scipy's. For a box the time is independent of its size.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -10027,7 +10027,7 @@ def morphological_gradient(
     wider dtype first.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -10103,7 +10103,7 @@ def morphological_laplace(
     wider dtype first.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -10732,7 +10732,7 @@ def percentile_filter(
     The result is identical to scipy's.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -11527,7 +11527,7 @@ def rank_filter(
     The result is identical to scipy's.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -15152,7 +15152,7 @@ def uniform_filter(
     independent of ``size``.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------

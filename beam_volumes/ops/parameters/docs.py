@@ -166,7 +166,7 @@ TypeError
     If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.""",
         "halo": """\
 One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-voxels than it writes. A window contains as many additional slices.""",
+voxels than it writes. A window contains the same number of additional slices.""",
         "two_halos": """\
 One sweep. The halo is twice the reach of the structuring element: a window contains the slices for
 both erosion and dilation.""",
