@@ -74,8 +74,8 @@ class Compute(_Compute):
         same run. Steps may be repeated, but slabs that have a record are not computed again.
     resource_hints : bool, optional
         Whether to request the predicted memory of each pass with the resource hint ``min_ram``. By
-        default only on Dataflow, which provisions machines accordingly. Other runners may start
-        more worker processes without any benefit.
+        default, memory is only requested on Dataflow, which provisions machines accordingly. Other
+        runners may start more worker processes without any benefit.
     **named : Target, TableTarget, Table or Scalar
         Additional targets; these names are their keys in the dict.
 
@@ -169,7 +169,7 @@ class ComputeAll(_ComputeAll):
         Whether to replace existing outputs; otherwise they raise an error.
     resource_hints : bool, optional
         Whether to request ``memory``, if set, from the runner with the resource hint ``min_ram``.
-        By default only for Dataflow, which provisions machines accordingly.
+        By default, memory is only requested on Dataflow, which provisions machines accordingly.
     accelerator : str, optional
         The accelerator that machines need, as a Beam resource hint such as
         ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.
@@ -1442,8 +1442,8 @@ def area_opening(
     -----
     The result is identical to scikit-image's. Masks need two sweeps, for any threshold. Grey values
     need one sweep, with a halo of the threshold minus 1, because smaller components extend over
-    fewer voxels along each axis. Memory and time grow with the cube of the threshold beyond the
-    slab. For large thresholds, use a mask, or `h_maxima`.
+    fewer voxels along each axis. Because of the halo, memory and time grow with the cube of the
+    threshold. For large thresholds, use a mask, or `h_maxima`.
 
     References
     ----------
@@ -10148,7 +10148,8 @@ def normalize_slices(
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
         without negative numbers if no slice has a percentile below 0. For floats, the range is 0 to
-        1 or -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
+        1 under the same condition, otherwise -1 to 1. ``"image"`` is from the smallest to the
+        largest voxel of the volume.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all voxels by default.
         All voxels are changed, including voxels outside of the mask.
@@ -12420,7 +12421,8 @@ def rescale_intensity(
         lazy numbers: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result. ``"dtype"`` is the range of an integer dtype, without negative
-        numbers if ``in_range`` has none. For floats, the range is 0 to 1 or -1 to 1.
+        numbers if ``in_range`` has none. For floats, the range is 0 to 1 under the same condition,
+        otherwise -1 to 1.
     mask : Volume, optional
         Only voxels with a nonzero mask are included; all voxels by default.
         Voxels outside of the mask do not count for ``"image"``, but are also changed.

@@ -63,8 +63,8 @@ class Compute(beam.PTransform):
         same run. Steps may be repeated, but slabs that have a record are not computed again.
     resource_hints : bool, optional
         Whether to request the predicted memory of each pass with the resource hint ``min_ram``. By
-        default only on Dataflow, which provisions machines accordingly. Other runners may start
-        more worker processes without any benefit.
+        default, memory is only requested on Dataflow, which provisions machines accordingly. Other
+        runners may start more worker processes without any benefit.
     **named : Target, TableTarget, Table or Scalar
         Additional targets; these names are their keys in the dict.
 

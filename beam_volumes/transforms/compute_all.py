@@ -81,7 +81,7 @@ class ComputeAll(Excepting, beam.PTransform):
     %(overwrite)s
     resource_hints : bool, optional
         Whether to request ``memory``, if set, from the runner with the resource hint ``min_ram``.
-        By default only for Dataflow, which provisions machines accordingly.
+        By default, memory is only requested on Dataflow, which provisions machines accordingly.
     accelerator : str, optional
         The accelerator that machines need, as a Beam resource hint such as
         ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.

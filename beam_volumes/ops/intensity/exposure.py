@@ -54,7 +54,8 @@ def rescale_intensity(
         lazy numbers: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result. ``"dtype"`` is the range of an integer dtype, without negative
-        numbers if ``in_range`` has none. For floats, the range is 0 to 1 or -1 to 1.
+        numbers if ``in_range`` has none. For floats, the range is 0 to 1 under the same condition,
+        otherwise -1 to 1.
     %(where)s
         Voxels outside of the mask do not count for ``"image"``, but are also changed.
     %(nan)s

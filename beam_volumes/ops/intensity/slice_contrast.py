@@ -123,7 +123,8 @@ def normalize_slices(
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
         without negative numbers if no slice has a percentile below 0. For floats, the range is 0 to
-        1 or -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
+        1 under the same condition, otherwise -1 to 1. ``"image"`` is from the smallest to the
+        largest voxel of the volume.
     %(where)s
         All voxels are changed, including voxels outside of the mask.
     %(nan)s

@@ -281,8 +281,8 @@ def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: in
     -----
     The result is identical to scikit-image's. Masks need two sweeps, for any threshold. Grey values
     need one sweep, with a halo of the threshold minus 1, because smaller components extend over
-    fewer voxels along each axis. Memory and time grow with the cube of the threshold beyond the
-    slab. For large thresholds, use a mask, or `h_maxima`.
+    fewer voxels along each axis. Because of the halo, memory and time grow with the cube of the
+    threshold. For large thresholds, use a mask, or `h_maxima`.
 
     References
     ----------
