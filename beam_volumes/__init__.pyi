@@ -18,34 +18,33 @@ class Compute(_Compute):
 
     Use it if a pipeline has steps before or after the computation; otherwise use
     `beam_volumes.compute`. Applied to a pipeline, it starts immediately. Applied to a PCollection,
-    it waits until that is complete. It returns a dict with one PCollection for each target. For
-    ``volume.to(path)`` and ``table.to(path)``, it contains the output's full name
-    (``target.sink.name``) once all outputs are complete; for a lazy number, the number. For a table
-    without a path, it contains the rows in no particular order, as `apache_beam.Row` with a schema.
-    Fields are named after the columns, with ``_`` for ``-``.
+    it waits until the PCollection is complete. The result is a dict with one PCollection for each
+    target. For ``volume.to(path)`` and ``table.to(path)``, the PCollection contains the output's
+    full name (``target.sink.name``) once all outputs are complete. For a lazy number, it contains
+    the number. For a table without a path, it contains the rows in no particular order, as
+    `apache_beam.Row` with a schema. Fields are named after the columns, with ``_`` for ``-``.
 
     Parameters
     ----------
     *targets : Target, TableTarget, Table or Scalar
         ``volume.to(path)``, ``table.to(path)``, tables and lazy numbers. Volumes without a path are
         an error, because voxels do not pass through pipelines. In the dict, the keys of outputs are
-        their full names; numbers and tables have short names (``"mean"``, the next one
-        ``"mean-2"``).
+        their full names; numbers and tables have short names (``"mean"``, then ``"mean-2"``).
     memory : int or str, optional
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
         machine's RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if much of the work on
-        a slab is single-threaded and the memory suffices.
+        Number of slabs in flight. By default one slab for every four cores, and more if much of the
+        work on a slab is single-threaded and the memory suffices.
     machines : int, optional
-        Number of machines that share the slabs, for runners with several. Slabs are made small enough
-        for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
-        ``parallelism``, otherwise 1.
+        Number of machines that share the slabs, for runners with several machines. Slabs are made small
+        enough for each machine to get many. By default, Beam's option ``max_num_workers``,
+        ``num_workers`` or ``parallelism``, otherwise 1.
     threads : int, optional
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
         Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-        It must consist of whole write units (chunks or shards) of the outputs.
+        Each slab must consist of whole write units (chunks or shards) of the outputs.
     window : int, optional
         Number of slices that are computed at a time; by default as many as the memory allows.
     journal : str, os.PathLike or dict, optional
@@ -55,26 +54,28 @@ class Compute(_Compute):
     overwrite : bool, default: False
         Whether to replace existing outputs; otherwise they raise an error.
     accelerator : str, optional
-        The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
-        Dataflow provisions machines accordingly; other runners ignore it.
+        The accelerator for passes that run a network or use a device. The value is a Beam resource hint
+        such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+        ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
         Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
-        its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
-        fail on the GPU are then computed on the CPU. The results have the same bits.
+        its worker. "auto" does so only if there is a GPU and the estimated gain outweighs the copies.
+        With "auto", slabs that fail on the GPU are computed on the CPU. Results are bit-identical in
+        all cases.
     device_memory : int or str, optional
-        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
-        memory by default.
+        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; by default
+        0.8 of the GPU's free memory.
     max_retries : int, default: 1
         How often to retry a step that raises the same error again, unless a machine or the storage
-        caused it. Then the run ends, even if its runner would continue to retry.
+        caused the error. After these retries, the run ends, even if its runner would continue to
+        retry.
     run_id : str, optional
-        A name for the run instead of a random one. Pipelines with the same name continue the same
-        run. Steps may be repeated, but slabs that have a record are not computed again.
+        A name for the run instead of a random one. Pipelines with the same run name continue the
+        same run. Steps may be repeated, but slabs that have a record are not computed again.
     resource_hints : bool, optional
         Whether to request the predicted memory of each pass with the resource hint ``min_ram``. By
-        default only on Dataflow, which provisions machines accordingly. Other runners may start
-        more worker processes without any benefit.
+        default, memory is only requested on Dataflow, which provisions machines accordingly. Other
+        runners may start more worker processes without any benefit.
     **named : Target, TableTarget, Table or Scalar
         Additional targets; these names are their keys in the dict.
 
@@ -96,8 +97,9 @@ class Compute(_Compute):
 
     Notes
     -----
-    The plan is made when the transform is constructed, so impossible requests fail there. Voxels
-    are read from and written to storage directly; only ranges of slabs and summaries are shuffled.
+    The plan is made when the transform is constructed, so impossible requests fail at that time.
+    Voxels are read from and written to storage directly; only ranges of slabs and summaries are
+    shuffled.
 
     Examples
     --------
@@ -137,43 +139,44 @@ class ComputeAll(_ComputeAll):
 
     Use it for many volumes that can each be computed on one machine. A worker computes a whole
     element, slab by slab, within its memory. The result is a PCollection of ``(element, results)``,
-    where the results are a dict with the names of the targets. Its values are the output's full
-    name for ``volume.to(path)`` and ``table.to(path)``, the number for a lazy number, and a
-    `pyarrow.Table` for a table without a path.
+    where the results are a dict with the names of the targets as keys. The values are the full
+    names of outputs (``volume.to(path)`` and ``table.to(path)``), the numbers of lazy numbers, and
+    a `pyarrow.Table` for each table without a path.
 
     Parameters
     ----------
     function : callable
         A function that maps an element to a dict of named targets: ``volume.to(path)``,
-        ``table.to(path)``, tables and lazy numbers. It is called in the worker.
+        ``table.to(path)``, tables and lazy numbers. The worker calls this function.
     memory : int or str, optional
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
         machine's RAM by default.
     workers : int, default: 1
-        Number of elements that one process computes at a time. They share the memory.
+        Number of elements that one process computes at a time. The elements share the memory.
     threads : int, optional
         Number of threads that compute one element; by default the machine's cores.
     run : str, optional
-        A name for the run instead of a random one. A pipeline with the same name as an earlier one
-        continues its elements, and skips finished ones.
+        A name for the run instead of a random one. A pipeline with the same run name as an earlier
+        one continues the unfinished elements of that run, and skips finished elements.
     resume : bool, default: False
-        Whether to continue elements with outputs that an earlier run with the same targets has
-        begun.
+        Whether to continue elements if an earlier run with the same targets has started to write
+        their outputs.
     journal : bool or None, default: True
         Whether to keep a journal, about ten small objects, next to the first output of each
-        element. Use None for many small volumes; a failed element is then computed again from the
-        start.
+        element. Use None for many small volumes; without a journal, a failed element is computed
+        again from the start.
     overwrite : bool, default: False
         Whether to replace existing outputs; otherwise they raise an error.
     resource_hints : bool, optional
         Whether to request ``memory``, if set, from the runner with the resource hint ``min_ram``.
-        By default only for Dataflow, which provisions machines accordingly.
+        By default, memory is only requested on Dataflow, which provisions machines accordingly.
     accelerator : str, optional
         The accelerator that machines need, as a Beam resource hint such as
         ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.
     max_retries : int, default: 1
         How often to retry a step that raises the same error again, unless a machine or the storage
-        caused it. Then the run ends, even if its runner would continue to retry.
+        caused the error. After these retries, the run ends, even if its runner would continue to
+        retry.
 
     Raises
     ------
@@ -226,8 +229,8 @@ from .transforms import LabelComponents as _LabelComponents
 class LabelComponents(_LabelComponents):
     """Find the components of each slab: ``(SlabKey, Slab)`` to ``(SlabKey, summary)``.
 
-    Together with `MergeEquivalences` and `RelabelSlabs`, it does the same as `label`, but as steps
-    of a pipeline. Use `LabelSlabs` unless you need a step in between.
+    Together with `MergeEquivalences` and `RelabelSlabs`, this transform labels components like
+    `label`, but as steps of a pipeline. Use `LabelSlabs` unless you need a step in between.
 
     Parameters
     ----------
@@ -235,15 +238,15 @@ class LabelComponents(_LabelComponents):
         The division of the volume. Slabs need the halo ``(0, 1)`` along each axis: one more plane
         on the upper side.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     measures : sequence of str, default: ()
         Properties of components that `MergeEquivalences` needs: ``"size"``, ``"box"``,
         ``"touches_border"``.
@@ -305,15 +308,15 @@ class LabelSlabs(_LabelSlabs):
         The division of the volume. Slabs need the halo ``(0, 1)`` along each axis, or more: one
         more plane on the upper side.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     min_size : int, optional
         Minimum size of components to keep, in voxels.
     max_size : int, optional
@@ -322,14 +325,15 @@ class LabelSlabs(_LabelSlabs):
         Whether to keep only components that touch the border of the volume (True), or only those
         that do not (False).
     k_largest : int, optional
-        Number of components to keep, the largest of the remaining ones.
+        Number of components to keep: the largest that satisfy all other conditions.
     dtype : dtype, default: numpy.uint32
         Dtype of the labels; bool gives a mask of the kept components.
     mask : Volume, optional
-        The volume that the slabs are from, if workers can read it; voxels are then read again. By
-        default, slabs are joined with their labels by key, which shuffles them once.
+        The volume from which the slabs were read, if workers can read it. Its voxels are then read
+        a second time. By default, slabs are joined with their labels by key, which shuffles the
+        slabs once.
     memory : int or str, optional
-        Memory limit of one step of the merge, e.g. ``"1GiB"``.
+        Memory limit of one step of the merge, such as ``"1GiB"``.
 
     Raises
     ------
@@ -393,8 +397,8 @@ class RegionTable(_RegionTable):
         Names of the properties, as in `regionprops_table`, with the same default. ``area_filled``
         is not available.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
-        default. ``"voxel_size"`` uses the volume's.
+        Extent of a voxel, for areas, centroids and lengths: one value for all axes or one per axis; 1
+        by default. ``"voxel_size"`` uses the voxel size of the volume.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities are an error or are ignored.
 
@@ -510,7 +514,7 @@ def adapted_rand_error(
     ignore_labels: Iterable[int] = (0,),
     alpha: float = 0.5,
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """Compare two segmentations by the pairs of voxels within segments.
+    """Compare two segmentations by the pairs of voxels that share a segment.
 
     Parameters
     ----------
@@ -524,7 +528,8 @@ def adapted_rand_error(
     Returns
     -------
     error, precision, recall : Scalar
-        Lazy numbers: 1 minus the F-score, and its components. NaN if no pair of voxels is included.
+        Lazy numbers: the error is 1 minus the F-score of precision and recall. NaN if no pair of
+        voxels is included.
 
     Raises
     ------
@@ -569,11 +574,11 @@ def add_levels(
     overwrite: bool = False,
     progress: bool | Callable[..., None] | None = None,
 ) -> tuple[Volume, ...]:
-    """Add coarser levels to an OME-Zarr or precomputed volume that has only one.
+    """Add coarser levels to an OME-Zarr or precomputed volume that has only one level.
 
     Use it for volumes from other programs, or for volumes that were written without levels. The
     voxels do not change. Levels are written into the volume's folder, with the same chunks, shards
-    and codec. Once all exist, they are added to the metadata in a single change.
+    and codec. Once all levels exist, they are added to the metadata in a single change.
 
     Parameters
     ----------
@@ -587,24 +592,25 @@ def add_levels(
         How each level is computed from the previous one. The default is the mode for labels and masks,
         otherwise the mean.
     factors : int, sequence of int, or a sequence of these, optional
-        Number of voxels to combine into one, for all axes or for each axis, and for all levels or
-        for each level after the first.
+        Number of voxels to combine into one: a number for all axes, or one per axis. A sequence of
+        these has an entry for each level after the first.
     memory : int or str, optional
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if much of the work on
-        a slab is single-threaded and the memory suffices.
+        Number of slabs in flight. By default one slab for every four cores, and more if much of the
+        work on a slab is single-threaded and the memory suffices.
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-        runs with ``options`` and runs that may use more than half of the free memory. These use
+        runs with ``options`` and runs that may use more than half of the free memory. Such runs use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``; not with
+        ``runner=None``.
     resume : bool, default: False
         Whether to continue a stopped run from its complete slabs.
-        Levels that are already listed in the metadata are accepted then.
+        In this case, levels that are already listed in the metadata are accepted.
     overwrite : bool, default: False
         Whether to replace existing files of levels that are not listed in the metadata.
     progress : bool or callable, optional
@@ -618,8 +624,8 @@ def add_levels(
     Raises
     ------
     ValueError
-        If there is no such volume, it already has levels, its axes are not in the order t, c, z, y,
-        x, or an option is out of range. In this case, nothing is started.
+        If the volume does not exist, already has levels, or has axes in a different order than t,
+        c, z, y, x. If an option is out of range. In this case, nothing is started.
     FileExistsError
         If files of a level exist, and neither ``resume`` nor ``overwrite`` is requested.
 
@@ -658,7 +664,7 @@ def adjust_gamma(
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
-        an integer dtype. Negative ones become NaN, or 0 for integers.
+        an integer dtype. Negative intensities become NaN, or 0 for integers.
     gamma : float, default: 1.0
         The exponent, at least 0: below 1 the result is brighter, above 1 darker.
     gain : float, default: 1.0
@@ -704,7 +710,7 @@ def adjust_log(
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
-        an integer dtype. Negative ones become NaN, or 0 for integers.
+        an integer dtype. Negative intensities become NaN, or 0 for integers.
     gain : float, default: 1.0
         The factor.
     inv : bool, default: False
@@ -751,7 +757,7 @@ def adjust_sigmoid(
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
-        an integer dtype. Negative ones become NaN, or 0 for integers.
+        an integer dtype. Negative intensities become NaN, or 0 for integers.
     cutoff : float, default: 0.5
         The intensity that becomes 0.5.
     gain : float, default: 10.0
@@ -811,20 +817,20 @@ def affine_transform(
         A square matrix, its diagonal, or a homogeneous matrix with the offset in its last
         column.
     offset : float or sequence of float, default: 0.0
-        The offset in voxels; one number for all axes or one for each. A homogeneous matrix includes
-        it.
+        The offset in voxels; one number for all axes or one per axis. A homogeneous matrix includes
+        the offset.
     output_shape : sequence of int, optional
         Shape of the result; the shape of the volume by default.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -884,15 +890,15 @@ def agglomerate(
     Parameters
     ----------
     edges : Table, table, dict or path
-        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``: a
-        lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet files.
-        ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows for a pair are
-        combined. Rows with an ``affinity_count`` of 0 are ignored.
+        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``. The
+        table can be a lazy table, a pyarrow or pandas table, a dict of columns, or the path of
+        Parquet files. ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows
+        for a pair are combined. Rows with an ``affinity_count`` of 0 are ignored.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
-        The score of two regions, computed from all faces between them. It is the mean affinity
-        (from the columns ``affinity_sum``, of integers, and ``affinity_count``), the maximum
-        (``affinity_max``), the minimum (``affinity_min``), or a quantile (``affinity_histogram-0``
-        to ``-255``, as from ``bins=256`` for uint8 affinities).
+        The score of two regions, computed from all faces between them. ``"mean"`` needs the columns
+        ``affinity_sum`` (integers) and ``affinity_count``, ``"max"`` needs ``affinity_max``, and
+        ``"min"`` needs ``affinity_min``. ``"quantile"`` needs ``affinity_histogram-0`` to ``-255``,
+        as from ``bins=256`` for uint8 affinities.
     threshold : float
         Minimum score for merging two regions.
     quantile : float, default: 0.5
@@ -908,9 +914,9 @@ def agglomerate(
     -------
     Table
         A lazy table of merges, sorted by ``label_a``. In each merge, region ``label_a`` becomes a
-        part of ``label_b``, the larger label, which the merged region keeps. ``score`` is the score
-        of the merge, and ``size`` is the size of the merged region. Each label occurs at most once
-        in ``label_a``.
+        part of region ``label_b``. The merged region keeps ``label_b``, which is the larger label.
+        ``score`` is the score of the merge, and ``size`` is the size of the merged region. Each
+        label occurs at most once in ``label_a``.
 
     Raises
     ------
@@ -927,15 +933,15 @@ def agglomerate(
 
     Notes
     -----
-    There is no sweep except for ``edges``. The result is the same as for greedy merging: the best
-    pair is merged, the boundaries of the two regions are combined, and so on. Scores are compared
-    as fractions of integers. Pairs with equal scores are ordered by their larger label, then by
-    their smaller label.
+    No sweeps are needed except for ``edges``. The result is the same as for greedy merging: the
+    best pair is merged, the boundaries of the two regions are combined, and so on. Scores are
+    compared as fractions of integers. Pairs with equal scores are ordered by their larger label,
+    then by their smaller label.
 
     Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a
     range, about 230 bytes each (6,500 for quantiles). There are few such pairs if nearby regions
     have similar labels, as with `label` and `watershed`. In the worst case, one worker must hold
-    the whole table; without enough memory, it raises an error. Sums and counts in a worker must be
+    the whole table; if memory is too small, an error is raised. Sums and counts in a worker must be
     below 2**62.
 
     References
@@ -966,12 +972,12 @@ def all(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     across : {"t"}, optional
         Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
         time point has its own number. A volume without a time axis has one number in both cases.
@@ -984,7 +990,7 @@ def all(
     Raises
     ------
     ValueError
-        If there is no such axis, or ``mask`` has different axes.
+        If the axis does not exist, or ``mask`` has different axes.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -1022,12 +1028,12 @@ def any(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     across : {"t"}, optional
         Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
         time point has its own number. A volume without a time axis has one number in both cases.
@@ -1040,7 +1046,7 @@ def any(
     Raises
     ------
     ValueError
-        If there is no such axis, or ``mask`` has different axes.
+        If the axis does not exist, or ``mask`` has different axes.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -1102,8 +1108,8 @@ def apply_hysteresis_threshold(
     The result is identical to scikit-image's. Voxels that share a face are connected.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -1135,18 +1141,18 @@ def apply_transforms(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     transforms : array_like, table or path
-        For each slice, the position of its first voxel in the aligned volume, (y, x), or a matrix
-        that maps indices to positions, in voxels. A matrix is 2 x 2, or homogeneous with the
-        position in its last column. A table can be the result of `register_slices`, a DataFrame or
-        the path of a CSV file. It has columns ``y`` and ``x``, and optionally the matrix in
-        ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, there is instead
-        one transform for each frame, for all spatial axes.
+        For each slice, the position (y, x) of its first voxel in the aligned volume, in voxels.
+        Alternatively, a matrix that maps indices to positions. A matrix is 2 x 2, or homogeneous
+        with the position in its last column. A table can be the result of `register_slices`, a
+        DataFrame or the path of a CSV file. The table has columns ``y`` and ``x``, and optionally
+        the matrix in ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, pass
+        one transform per frame instead, for all spatial axes.
     bounding_box : bool, default: False
         Whether to enlarge the result to contain all transformed slices or frames, instead of
         keeping the shape.
     order : {0, 1}, default: 1
-        0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an integer are rounded; voxels
-        are then copied, not interpolated.
+        The order of interpolation: 0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an
+        integer are rounded; voxels are then copied, not interpolated.
     mode : {"constant", "nearest"}, default: "constant"
         The value outside of a slice: ``cval``, or the nearest voxel of its edge.
     cval : float, default: 0.0
@@ -1161,8 +1167,8 @@ def apply_transforms(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the number of transforms does not match the slices or
-        frames, a matrix has no inverse, or the volume has no voxels or no axes y and x.
+        If a parameter is out of range, a matrix has no inverse, or the number of transforms does
+        not match the slices or frames. If the volume has no voxels or no axes y and x.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with ``order=1``.
 
@@ -1217,8 +1223,8 @@ def arccos(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1254,8 +1260,8 @@ def arcsin(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1291,8 +1297,8 @@ def arctan(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1333,8 +1339,8 @@ def arctan2(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -1362,14 +1368,14 @@ def area_closing(
         The smallest size to keep: a number of voxels, or a physical volume such as ``"0.001
         um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
 
     Returns
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this size, or the highest level of the volume if there is none.
+        component of this size. If there is no such level, it gets the highest level of the volume.
 
     Raises
     ------
@@ -1409,14 +1415,14 @@ def area_opening(
         The smallest size to keep: a number of voxels, or a physical volume such as ``"0.001
         um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
 
     Returns
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this size, or the lowest level of the volume if there is none.
+        component of this size. If there is no such level, it gets the lowest level of the volume.
 
     Raises
     ------
@@ -1436,8 +1442,8 @@ def area_opening(
     -----
     The result is identical to scikit-image's. Masks need two sweeps, for any threshold. Grey values
     need one sweep, with a halo of the threshold minus 1, because smaller components extend over
-    fewer voxels along each axis. Memory and time grow with the cube of the threshold beyond the
-    slab. For large thresholds, use a mask, or `h_maxima`.
+    fewer voxels along each axis. Because of the halo, memory and time grow with the cube of the
+    threshold. For large thresholds, use a mask, or `h_maxima`.
 
     References
     ----------
@@ -1458,7 +1464,7 @@ def argmax(
     mask: Volume | None = None,
     nan: str = 'raise',
 ) -> Scalar:
-    """Find the index of the largest voxel along an axis, e.g. the height of a surface.
+    """Find the index of the largest voxel along an axis, such as the height of a surface.
 
     Parameters
     ----------
@@ -1468,7 +1474,7 @@ def argmax(
         The axis, a number as in numpy or a name such as ``"z"``. By default, the result is an index
         into the flattened volume, as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -1476,7 +1482,8 @@ def argmax(
     -------
     Scalar
         A lazy int64 array with the remaining axes, or a lazy number: the index of the largest
-        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
+        voxel. If several voxels are equal, the first is selected. (For a line with NaN, numpy
+        returns the first NaN.)
 
     Raises
     ------
@@ -1528,7 +1535,7 @@ def argmin(
         The axis, a number as in numpy or a name such as ``"z"``. By default, the result is an index
         into the flattened volume, as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -1536,7 +1543,8 @@ def argmin(
     -------
     Scalar
         A lazy int64 array with the remaining axes, or a lazy number: the index of the smallest
-        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
+        voxel. If several voxels are equal, the first is selected. (For a line with NaN, numpy
+        returns the first NaN.)
 
     Raises
     ------
@@ -1578,19 +1586,19 @@ def autolevel(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Stretch the contrast locally: the minimum around a voxel becomes 0, and the maximum the dtype's.
+    """Stretch the contrast locally: the minimum around a voxel becomes 0, the maximum full scale.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: unsigned integers of up to 32 bits, or floats.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -1617,7 +1625,7 @@ def autolevel(
     uint16 to the maximum of the image instead.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -1688,8 +1696,8 @@ def binary_closing(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
-        Structuring element, one dimension for each axis; by default the voxel and its neighbours
-        that share a face (a cross of radius 1).
+        Structuring element, with one dimension per axis. By default a cross of radius 1: the voxel and
+        its neighbours that share a face.
     iterations : int, default: 1
         Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
         available; use `binary_propagation`.
@@ -1700,9 +1708,9 @@ def binary_closing(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -1757,8 +1765,8 @@ def binary_dilation(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
-        Structuring element, one dimension for each axis; by default the voxel and its neighbours
-        that share a face (a cross of radius 1).
+        Structuring element, with one dimension per axis. By default a cross of radius 1: the voxel and
+        its neighbours that share a face.
     iterations : int, default: 1
         Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
         available; use `binary_propagation`.
@@ -1769,9 +1777,9 @@ def binary_dilation(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -1825,8 +1833,8 @@ def binary_erosion(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
-        Structuring element, one dimension for each axis; by default the voxel and its neighbours
-        that share a face (a cross of radius 1).
+        Structuring element, with one dimension per axis. By default a cross of radius 1: the voxel and
+        its neighbours that share a face.
     iterations : int, default: 1
         Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
         available; use `binary_propagation`.
@@ -1837,9 +1845,9 @@ def binary_erosion(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -1887,7 +1895,7 @@ def binary_fill_holes(
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like, optional
         The neighbours of a background voxel: an array with 3 entries along each axis, symmetric
-        about the centre; by default all that share a face.
+        about the centre; by default all neighbours that share a face.
 
     Returns
     -------
@@ -1911,8 +1919,8 @@ def binary_fill_holes(
     The result is identical to scipy's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -1941,7 +1949,8 @@ def binary_hit_or_miss(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure1 : array_like of bool, optional
-        The pattern of the foreground, one dimension for each axis; by default the cross of radius 1.
+        The pattern of the foreground, with one dimension per axis; by default the cross of radius
+        1.
     structure2 : array_like of bool, optional
         The pattern of the background; by default the complement of ``structure1``.
     origin1 : int or sequence of int, default: 0
@@ -1949,7 +1958,7 @@ def binary_hit_or_miss(
     origin2 : int or sequence of int, optional
         Shift of ``structure2``; ``origin1`` by default.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -1997,8 +2006,8 @@ def binary_opening(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like of bool, optional
-        Structuring element, one dimension for each axis; by default the voxel and its neighbours
-        that share a face (a cross of radius 1).
+        Structuring element, with one dimension per axis. By default a cross of radius 1: the voxel and
+        its neighbours that share a face.
     iterations : int, default: 1
         Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
         available; use `binary_propagation`.
@@ -2009,9 +2018,9 @@ def binary_opening(
         as in scikit-image.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -2062,7 +2071,7 @@ def binary_propagation(
         Nonzero voxels are seeds, which are kept even outside of the mask.
     structure : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre; by default all that share a face.
+        centre; by default all neighbours that share a face.
     mask : Volume or numpy.ndarray, optional
         Seeds grow where the mask is nonzero; everywhere by default.
 
@@ -2089,8 +2098,8 @@ def binary_propagation(
     The result is identical to scipy's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -2121,16 +2130,16 @@ def black_tophat(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -2138,14 +2147,14 @@ def black_tophat(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -2196,16 +2205,16 @@ def blob_dog(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
-        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
-        about ``sqrt(axes) * sigma``.
+        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``.
+        Lengths need a volume with a voxel size. One value for all axes or one per axis. The radius
+        of a blob is about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     sigma_ratio : float, default: 1.6
         The ratio of the standard deviations of successive scales, above 1.
     threshold : float, optional
-        Minimum response of a blob. By default 0.5, times the dtype's maximum for integers; no
-        minimum with ``threshold_rel``.
+        Minimum response of a blob. By default 0.5 for floats, and 0.5 times the dtype's maximum for
+        integers; with ``threshold_rel``, there is no minimum by default.
     overlap : float, default: 0.5
         If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     threshold_rel : float, optional
@@ -2216,10 +2225,10 @@ def blob_dog(
     Returns
     -------
     Table
-        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
-        position in columns with names of axes (``z``, ``y``, ``x``); ``sigma`` in voxels
-        (``sigma_z``, ... if a sigma is given for each axis or as a length); and ``intensity``, the
-        response.
+        A lazy table with a row for each blob. The columns are ``rank`` (1, 2, ... from the
+        strongest blob), the position (``z``, ``y``, ``x``), ``sigma`` in voxels, and ``intensity``,
+        which is the response. If a sigma is given for each axis or as a length, there are columns
+        ``sigma_z``, ... instead of ``sigma``.
 
     Raises
     ------
@@ -2236,9 +2245,9 @@ def blob_dog(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
-    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
-    of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and chains of
+    overlapping blobs. In such chains, pairs are compared in the order of ranks. Pruning considers
+    all blobs of the volume, so it does not depend on slabs.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is four times the
     largest scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes
@@ -2278,12 +2287,12 @@ def blob_doh(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and two axes. Intensities keep their scale.
     min_sigma : float or str, default: 1
-        Smallest standard deviation of a blob, from 1, in voxels or as a length such as ``"150 nm"``,
-        which needs a volume with a voxel size. The radius of a blob is about ``sigma``.
+        Smallest standard deviation of a blob, at least 1, in voxels or as a length such as ``"150
+        nm"``. Lengths need a volume with a voxel size. The radius of a blob is about ``sigma``.
     max_sigma : float or str, default: 30
         Largest standard deviation of a blob.
     num_sigma : int, default: 10
-        The number of scales between them, up to 100.
+        The number of scales from ``min_sigma`` to ``max_sigma``, up to 100.
     threshold : float or None, default: 0.01
         Minimum response of a blob, times the square of the dtype's maximum for integers. None is
         the smallest response.
@@ -2299,9 +2308,9 @@ def blob_doh(
     Returns
     -------
     Table
-        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
-        position in columns with names of axes (``y``, ``x``); ``sigma`` in voxels; and
-        ``intensity``, the response.
+        A lazy table with a row for each blob. The columns are ``rank`` (1, 2, ... from the
+        strongest blob), the position (``y``, ``x``), ``sigma`` in voxels, and ``intensity``, which
+        is the response.
 
     Raises
     ------
@@ -2317,8 +2326,8 @@ def blob_doh(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
-    overlapping blobs, where pairs are compared in the order of ranks. As in scikit-image,
+    Blobs and their order are identical to scikit-image's, except for rounding and chains of
+    overlapping blobs. In such chains, pairs are compared in the order of ranks. As in scikit-image,
     derivatives are differences of sums over boxes. At the edges, the image is reflected;
     scikit-image moves or clips the boxes, and replaces negative sums with 0.
 
@@ -2360,16 +2369,16 @@ def blob_log(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
-        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
-        about ``sqrt(axes) * sigma``.
+        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``.
+        Lengths need a volume with a voxel size. One value for all axes or one per axis. The radius
+        of a blob is about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     num_sigma : int, default: 10
-        The number of scales between them, up to 100.
+        The number of scales from ``min_sigma`` to ``max_sigma``, up to 100.
     threshold : float, optional
-        Minimum response of a blob. By default 0.2, times the dtype's maximum for integers; no
-        minimum with ``threshold_rel``.
+        Minimum response of a blob. By default 0.2 for floats, and 0.2 times the dtype's maximum for
+        integers; with ``threshold_rel``, there is no minimum by default.
     overlap : float, default: 0.5
         If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     log_scale : bool, default: False
@@ -2382,10 +2391,10 @@ def blob_log(
     Returns
     -------
     Table
-        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
-        position in columns with names of axes (``z``, ``y``, ``x``); ``sigma`` in voxels
-        (``sigma_z``, ... if a sigma is given for each axis or as a length); and ``intensity``, the
-        response.
+        A lazy table with a row for each blob. The columns are ``rank`` (1, 2, ... from the
+        strongest blob), the position (``z``, ``y``, ``x``), ``sigma`` in voxels, and ``intensity``,
+        which is the response. If a sigma is given for each axis or as a length, there are columns
+        ``sigma_z``, ... instead of ``sigma``.
 
     Raises
     ------
@@ -2402,9 +2411,9 @@ def blob_log(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
-    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
-    of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and chains of
+    overlapping blobs. In such chains, pairs are compared in the order of ranks. Pruning considers
+    all blobs of the volume, so it does not depend on slabs.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. All scales are computed in
     the same sweep. The halo is four times ``max_sigma``, so downsample volumes with large blobs.
@@ -2446,8 +2455,9 @@ def boundary_scores(
     Returns
     -------
     precision, recall : Scalar
-        Lazy numbers: the fraction of boundary voxels of ``test`` near one of ``truth``, and the
-        fraction of boundary voxels of ``truth`` near one of ``test``. NaN if there are none.
+        Lazy numbers. Precision is the fraction of boundary voxels of ``test`` near a boundary of
+        ``truth``. Recall is the fraction of boundary voxels of ``truth`` near a boundary of
+        ``test``. NaN if there are no boundary voxels.
 
     Raises
     ------
@@ -2498,8 +2508,8 @@ def canny(
     image : Volume or numpy.ndarray
         A volume or an array with two or three axes. Intensities keep their scale.
     sigma : float, str or sequence of them, default: 1.0
-        Standard deviation in voxels, or as a length such as ``"150 nm"``, which needs a volume with a
-        voxel size. One for all axes or one for each.
+        Standard deviation in voxels, or as a length such as ``"150 nm"``. Lengths need a volume
+        with a voxel size. One value for all axes or one per axis.
     low_threshold : float, optional
         Minimum gradient of an edge, computed with the Sobel filter; by default a tenth of the
         dtype's maximum, or 0.1 for floats.
@@ -2509,11 +2519,11 @@ def canny(
     use_quantiles : bool, default: False
         Whether thresholds are quantiles of the gradient, from 0 to 1.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
         ``axes=(1, 2)`` finds edges slice by slice.
     mode : str or sequence of str, default: "constant"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -2580,15 +2590,15 @@ def center_of_mass(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
     Returns
     -------
     Scalar
-        A lazy float64 array, an index in voxels for each axis, rounded once; NaN if the values sum
-        to 0.
+        A lazy float64 array with an index in voxels for each axis, rounded once; NaN if the values
+        sum to 0.
 
     Raises
     ------
@@ -2632,7 +2642,7 @@ def channels(
     Returns
     -------
     tuple of Volume
-        One volume for each channel; the volume itself if it has no such axis.
+        One volume for each channel; the volume itself if it has no channel axis.
 
     Raises
     ------
@@ -2665,7 +2675,7 @@ def classify(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        Features as channels, the same as those that the classifier was trained with.
+        Features as channels, in the same order as for the training.
     classifier : PixelClassifier, path or forest
         The result of `pixel_classifier`, the path or URL of its file, or a trained scikit-learn
         classifier of a type that `pixel_classifier` supports.
@@ -2675,10 +2685,10 @@ def classify(
     Returns
     -------
     Volume
-        The class of each voxel, as uint8, or uint16 for classes above 255; the smallest of equally
-        probable classes. With ``probabilities``, a float32 volume with a channel for each class,
-        such as ``"class 2"``. Voxels with a NaN among their features are 0, or NaN for
-        probabilities.
+        The class of each voxel, as uint8, or uint16 for classes above 255. If several classes are
+        equally probable, the smallest is selected. With ``probabilities``, a float32 volume with a
+        channel for each class, such as ``"class 2"``. Voxels with a NaN among their features are 0,
+        or NaN for probabilities.
 
     Raises
     ------
@@ -2750,8 +2760,8 @@ def clear_border(
     The result is identical to scikit-image's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -2841,8 +2851,8 @@ def combine_stains(
         If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, or
         ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -2888,23 +2898,23 @@ def compute(
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; others are
-        returned in memory. Lists are accepted as well.
+        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; all other
+        objects are returned in memory. Lists are accepted as well.
     memory : int or str, optional
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if much of the work on
-        a slab is single-threaded and the memory suffices.
+        Number of slabs in flight. By default one slab for every four cores, and more if much of the
+        work on a slab is single-threaded and the memory suffices.
     machines : int, optional
-        Number of machines that share the slabs, for runners with several. Slabs are made small enough
-        for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
-        ``parallelism``, otherwise 1.
+        Number of machines that share the slabs, for runners with several machines. Slabs are made small
+        enough for each machine to get many. By default, Beam's option ``max_num_workers``,
+        ``num_workers`` or ``parallelism``, otherwise 1.
     threads : int, optional
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
         Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-        It must consist of whole write units (chunks or shards) of the outputs.
+        Each slab must consist of whole write units (chunks or shards) of the outputs.
     window : int, optional
         Number of slices that are computed at a time; by default as many as the memory allows.
     journal : str, os.PathLike or dict, optional
@@ -2918,28 +2928,31 @@ def compute(
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-        runs with ``options`` and runs that may use more than half of the free memory. These use
+        runs with ``options`` and runs that may use more than half of the free memory. Such runs use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``; not with
+        ``runner=None``.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress. By default,
         terminals and notebooks show a progress bar for runs of more than one second. Elsewhere, runs of
         more than five seconds print a line for each pass.
     accelerator : str, optional
-        The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
-        Dataflow provisions machines accordingly; other runners ignore it.
+        The accelerator for passes that run a network or use a device. The value is a Beam resource hint
+        such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+        ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
         Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
-        its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
-        fail on the GPU are then computed on the CPU. The results have the same bits.
+        its worker. "auto" does so only if there is a GPU and the estimated gain outweighs the copies.
+        With "auto", slabs that fail on the GPU are computed on the CPU. Results are bit-identical in
+        all cases.
     device_memory : int or str, optional
-        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
-        memory by default.
+        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; by default
+        0.8 of the GPU's free memory.
     max_retries : int, default: 1
         How often to retry a step that raises the same error again, unless a machine or the storage
-        caused it. Then the run ends, even if its runner would continue to retry.
+        caused the error. After these retries, the run ends, even if its runner would continue to
+        retry.
 
     Returns
     -------
@@ -2993,7 +3006,8 @@ def concatenate(
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes the inputs, with the origin of the first one.
+        A volume of the dtype to which numpy promotes the inputs, with the origin of the first
+        input.
 
     Raises
     ------
@@ -3009,8 +3023,8 @@ def concatenate(
 
     Notes
     -----
-    In one sweep, each volume is padded to the whole extent, and then selected where it has voxels.
-    To join files along z, ``bv.open([first, second])`` is faster.
+    In one sweep, each volume is padded to the whole extent; each voxel is then taken from the
+    volume that contains it. To join files along z, ``bv.open([first, second])`` is faster.
 
     References
     ----------
@@ -3060,8 +3074,8 @@ def contingency(
 
     Notes
     -----
-    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, and several times as
-    much while they are merged. No worker holds the whole table.
+    One sweep. Memory grows with the pairs of one slab, about 24 bytes each. While they are merged,
+    memory is several times as large. No worker holds the whole table.
 
     References
     ----------
@@ -3091,10 +3105,10 @@ def convolve(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     weights : array_like of float
-        The weights, one dimension for each axis. Zeros are not part of the footprint.
+        The weights, with one dimension per axis. Zeros are not part of the footprint.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -3102,9 +3116,9 @@ def convolve(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -3234,7 +3248,7 @@ def coordinates(
     Raises
     ------
     ValueError
-        If there is no such axis, or ``physical=True`` and the volume has no voxel size.
+        If the axis does not exist, or ``physical=True`` and the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``axis`` is not an int.
 
@@ -3273,10 +3287,10 @@ def correlate(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     weights : array_like of float
-        The weights, one dimension for each axis. Zeros are not part of the footprint.
+        The weights, with one dimension per axis. Zeros are not part of the footprint.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -3284,9 +3298,9 @@ def correlate(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -3407,7 +3421,7 @@ def correlation(
     b : Volume or numpy.ndarray
         The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
@@ -3474,8 +3488,8 @@ def cos(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -3511,8 +3525,8 @@ def cosh(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -3538,12 +3552,12 @@ def count_nonzero(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     across : {"t"}, optional
         Compute one number for all time points, as in ``v > bv.mean(v, across="t")``. By default, each
         time point has its own number. A volume without a time axis has one number in both cases.
@@ -3556,7 +3570,7 @@ def count_nonzero(
     Raises
     ------
     ValueError
-        If there is no such axis, or ``mask`` has different axes.
+        If the axis does not exist, or ``mask`` has different axes.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -3599,9 +3613,9 @@ def covariance(
     b : Volume or numpy.ndarray
         The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     ddof : int, default: 1
-        Subtracted from the number of voxels in the divisor.
+        Number to subtract from the number of voxels in the divisor.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
@@ -3655,7 +3669,7 @@ def cross(
     Parameters
     ----------
     radius : int or sequence of int
-        Length of the arms in voxels; one for all axes or one for each.
+        Length of the arms in voxels; one value for all axes or one per axis.
     ndim : int, default: 3
         Number of axes for a single ``radius``.
 
@@ -3705,7 +3719,7 @@ def cube(
     Raises
     ------
     ValueError
-        If ``size`` is not an integer of at least 1, there are not 1 to 3 axes, or the footprint
+        If ``size`` is not an integer of at least 1, or there are not 1 to 3 axes. If the footprint
         would have more than 2**24 voxels.
 
     See Also
@@ -3745,14 +3759,14 @@ def cumsum(
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``axis`` is not an int.
 
     Notes
     -----
     One sweep along y and x. Along z, integers need two sweeps: one for the sums of slabs, and one
-    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. They are added
+    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. Floats are added
     in order from the first voxel, like float64 in numpy.
 
     References
@@ -3775,8 +3789,8 @@ def cut(
     Parameters
     ----------
     merges : Table, table, dict or path
-        A table as from `agglomerate`: a lazy table, a pyarrow or pandas table, a dict of columns, or
-        the path of Parquet files.
+        The merges from `agglomerate`: a lazy table, a pyarrow or pandas table, a dict of columns,
+        or the path of Parquet files.
     threshold : float, optional
         The minimum score of merges to apply; all by default.
 
@@ -3784,8 +3798,8 @@ def cut(
     -------
     Table
         A lazy table with columns ``label`` and ``segment``, the largest label of the segment. It
-        has a row for each label that became a part of a different one. The remaining labels do not
-        change: ``bv.relabel(labels, table, missing="keep")``.
+        has a row for each label that was merged into a larger label. All other labels do not
+        change; to apply the table, use ``bv.relabel(labels, table, missing="keep")``.
 
     Raises
     ------
@@ -3802,10 +3816,10 @@ def cut(
 
     Notes
     -----
-    There is no sweep except for ``merges``. Segments are the same as from `agglomerate` with this
-    threshold, if it is at least the original one. Ranges of labels are processed in a tree, as in
-    `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes each;
-    without enough memory, it raises an error.
+    No sweeps are needed except for ``merges``. Segments are the same as from `agglomerate` with
+    this threshold, if it is at least the original threshold. Ranges of labels are processed in a
+    tree, as in `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100
+    bytes each; if memory is too small, an error is raised.
 
     References
     ----------
@@ -3835,17 +3849,17 @@ def denoise_bilateral(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     win_size : int or sequence of int, optional
-        Extent of the window in voxels, odd; one for all axes or one for each. By default three
-        ``sigma_spatial`` on each side, and at least 5.
+        Extent of the window in voxels, odd; one value for all axes or one per axis. By default it
+        extends three ``sigma_spatial`` to each side, and has at least 5 voxels.
     sigma_color : float or Scalar, optional
-        Standard deviation of the Gaussian of differences of intensity; by default the standard
+        Standard deviation of the Gaussian of intensity differences. By default the standard
         deviation of the volume, which needs an additional sweep. Larger numbers smooth edges more.
     sigma_spatial : float, str or sequence of them, default: 1
         Standard deviation of the Gaussian of distances, in voxels or as a length such as
-        ``"15 nm"``. One for all axes or one for each; 0 along z filters slice by slice.
+        ``"15 nm"``. One value for all axes or one per axis; 0 along z filters slice by slice.
     mode : str or sequence of str, default: "constant"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -3909,8 +3923,8 @@ def denoise_nl_means(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     patch_size : int or sequence of int, default: 7
-        Extent of the patches to compare, in voxels. Even numbers are increased by 1. One for all
-        axes or one for each; 1 along z compares slices.
+        Extent of the patches to compare, in voxels. Even numbers are increased by 1. One value for
+        all axes or one per axis; 1 along z compares slices.
     patch_distance : int or sequence of int, default: 11
         The maximum distance of voxels to include, along each axis. 0 along z filters slice by
         slice.
@@ -3922,7 +3936,7 @@ def denoise_nl_means(
         in this case.
     mode : str or sequence of str, default: "mirror"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or
-        one for each.
+        one per axis.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
 
@@ -4034,14 +4048,14 @@ def denoise_wiener(
     """Denoise where the local variance is close to the noise, which keeps edges.
 
     The result is ``mean + (1 - noise / variance) * (volume - mean)``, with the mean and variance of
-    each voxel's window. Where the variance does not exceed the noise, it is the mean.
+    each voxel's window. Where the variance does not exceed the noise, the result is the mean.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     mysize : int or sequence of int, default: 3
-        Extent of the window in voxels, an odd number; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     noise : float, optional
         The variance of the noise; by default the mean of the local variances of all channels,
         without NaN, which needs an additional sweep.
@@ -4100,14 +4114,15 @@ def diameter_closing(
         The smallest extent to keep, in voxels. The extent is the longest side of a component's
         bounding box.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
 
     Returns
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this extent, or the highest level of the volume if there is none.
+        component of this extent. If there is no such level, it gets the highest level of the
+        volume.
 
     Raises
     ------
@@ -4126,7 +4141,7 @@ def diameter_closing(
     Notes
     -----
     The result is identical to scikit-image's, except for volumes that are smaller than the
-    threshold along all axes. These are set to their highest level. One sweep, with a halo of
+    threshold along all axes. Such volumes are set to their highest level. One sweep, with a halo of
     ``diameter_threshold - 1`` voxels.
 
     References
@@ -4154,14 +4169,14 @@ def diameter_opening(
         The smallest extent to keep, in voxels. The extent is the longest side of a component's
         bounding box.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
 
     Returns
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this extent, or the lowest level of the volume if there is none.
+        component of this extent. If there is no such level, it gets the lowest level of the volume.
 
     Raises
     ------
@@ -4180,8 +4195,8 @@ def diameter_opening(
     Notes
     -----
     The result is identical to scikit-image's, except for volumes that are smaller than the
-    threshold along all axes. These are set to their lowest level, in scikit-image to 0. One sweep,
-    with a halo of ``diameter_threshold - 1`` voxels.
+    threshold along all axes. Such volumes are set to their lowest level, whereas scikit-image sets
+    them to 0. One sweep, with a halo of ``diameter_threshold - 1`` voxels.
 
     References
     ----------
@@ -4214,12 +4229,12 @@ def difference_of_gaussians(
         scales integers to the range from 0 to 1.
     low_sigma : float, str or sequence of them
         Standard deviation of the narrower Gaussian, in voxels or as a length such as ``"15
-        nm"``, which needs a volume with a voxel size. One for all axes or one for each.
+        nm"``. Lengths need a volume with a voxel size. One value for all axes or one per axis.
     high_sigma : float, str or sequence of them, optional
         Standard deviation of the wider Gaussian; 1.6 times ``low_sigma`` by default.
     mode : str or sequence of str, default: "nearest"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -4270,14 +4285,14 @@ def distance_transform_cdt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     metric : {"chessboard", "taxicab", "cityblock", "manhattan"} or array_like, default: "chessboard"
-        The metric: in ``"chessboard"``, a diagonal step has length 1; in the others, its length is
-        the number of axes. Alternatively an equivalent structure: all neighbours, or only those
-        that share a face.
+        The metric. A diagonal step has length 1 in ``"chessboard"``; in the other metrics, its
+        length is the number of axes. Alternatively, an equivalent structure: all neighbours, or
+        only those that share a face.
     return_indices : bool, default: False
-        Not available; True is an error.
+        Not available; True raises an error.
 
     Returns
     -------
@@ -4333,30 +4348,31 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's, so distances are in its unit.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
+        the voxel size of the volume, so distances are in its unit.
     squared : bool, default: False
         Whether to return squared distances, as float64. With a sampling of 1, they are exact
         integers.
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep. An error is raised if it is too large for the memory. By default, there is no limit.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep. An error is raised if it is too large for the memory. By default,
+        there is no limit.
     return_indices : bool, default: False
         Whether to also return the position of the nearest background voxel.
 
     Returns
     -------
     distances : Volume
-        A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background; scipy's result is then undefined.
+        A float32 volume: the distance in float64, rounded once. The distance is +inf if the whole
+        volume has no background; in this case, scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
         nearest background voxel. If several are equally near, it is the first in raster order
-        (undefined in scipy). It is -1 beyond ``max_distance`` and if there is no background.
+        (undefined in scipy). The index is -1 beyond ``max_distance`` and if there is no background.
 
     Raises
     ------
@@ -4407,30 +4423,31 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's, so distances are in its unit.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
+        the voxel size of the volume, so distances are in its unit.
     squared : bool, default: False
         Whether to return squared distances, as float64. With a sampling of 1, they are exact
         integers.
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep. An error is raised if it is too large for the memory. By default, there is no limit.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep. An error is raised if it is too large for the memory. By default,
+        there is no limit.
     return_indices : bool, default: False
         Whether to also return the position of the nearest background voxel.
 
     Returns
     -------
     distances : Volume
-        A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background; scipy's result is then undefined.
+        A float32 volume: the distance in float64, rounded once. The distance is +inf if the whole
+        volume has no background; in this case, scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
         nearest background voxel. If several are equally near, it is the first in raster order
-        (undefined in scipy). It is -1 beyond ``max_distance`` and if there is no background.
+        (undefined in scipy). The index is -1 beyond ``max_distance`` and if there is no background.
 
     Raises
     ------
@@ -4481,18 +4498,18 @@ def downsample(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     factors : int or sequence of int
-        Extent of windows in voxels; one number for all axes or one for each.
+        Extent of windows in voxels; one number for all axes or one per axis.
     method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
         How to combine the voxels of a window. Means of integers are rounded half to even. The
         median of an even number of voxels is the lower of the middle two. ``"mode"`` is the most
-        frequent value, the smallest if there are several. ``"stride"`` is the first voxel.
+        frequent value; if there are several, the smallest is used. ``"stride"`` is the first voxel.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. Its voxels are larger by ``factors``, and its origin is in the
-        centre of the first window (unchanged for ``"stride"``). A voxel is NaN if its window
-        contains a NaN.
+        A volume of the input's dtype. The voxels of the result are larger by ``factors``, and its
+        origin is in the centre of the first window (unchanged for ``"stride"``). A voxel is NaN if
+        its window contains a NaN.
 
     Raises
     ------
@@ -4537,12 +4554,12 @@ def enhance_contrast(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: unsigned integers or floats.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -4567,7 +4584,7 @@ def enhance_contrast(
     Voxels beyond the edges are ignored. The result equals scikit-image's.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -4594,12 +4611,12 @@ def entropy(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: bool, uint8 or uint16.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -4626,7 +4643,7 @@ def entropy(
     time grows with the number of rows of the footprint, not columns.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -4647,9 +4664,9 @@ def equalize_adapthist(
 ) -> Volume:
     """Equalize the histogram locally, with limited contrast (CLAHE).
 
-    Use it if structures are visible in some parts of a volume, but too dark or bright in others.
-    Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating between
-    the curves of the nearest tiles.
+    Use it if structures are visible in some parts of a volume, but too dark or bright in other
+    parts. Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating
+    between the curves of the nearest tiles.
 
     Parameters
     ----------
@@ -4657,8 +4674,8 @@ def equalize_adapthist(
         A volume or an array with up to three axes.
         Each channel is equalized separately.
     kernel_size : int or sequence of int, optional
-        Extent of a tile in voxels; one for all axes or one for each. By default, an eighth of the
-        volume along each axis. 1 along z equalizes slice by slice.
+        Extent of a tile in voxels; one value for all axes or one per axis. By default, an eighth of
+        the volume along each axis. 1 along z equalizes slice by slice.
     clip_limit : float, default: 0.01
         The largest fraction of a tile's voxels in one bin: larger numbers give more contrast. 0
         sets no limit.
@@ -4692,7 +4709,8 @@ def equalize_adapthist(
 
     The result equals scikit-image's for unsigned integers of up to 16 bits. Other voxels are divided
     into 16384 levels directly, while scikit-image first scales them to 16 bits and clips negative
-    ones. It also converts colours to HSV; for this, equalize the value channel of `rgb2hsv`.
+    voxels. scikit-image also converts colours to HSV; to do the same, equalize the value channel of
+    `rgb2hsv`.
 
     References
     ----------
@@ -4723,8 +4741,8 @@ def equalize_hist(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
-        The remaining voxels are also changed.
+        Only voxels with a nonzero mask are included; all voxels by default.
+        All voxels are changed, including voxels outside of the mask.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -4773,21 +4791,22 @@ def estimate(
     Parameters
     ----------
     plan : Plan
-        The result of `plan`. Set its ``threads=`` to a machine's number of vCPUs, and its
-        ``memory=`` to a machine's memory minus 1 GiB for the system.
+        The result of `plan`. Plan with ``threads=`` set to a machine's number of vCPUs, and with
+        ``memory=`` set to its memory minus 1 GiB for the system.
     machine_type : str or tuple
         The name of a general-purpose machine type, such as ``"n2-standard-16"`` or
         ``"m6i.4xlarge"``, or vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``. The
-        bandwidth in bytes per second can be appended, as in ``"16x64GiBx2GiB"``; it is 1 Gbit/s for
-        each vCPU by default, up to 32.
+        bandwidth in bytes per second can be appended, as in ``"16x64GiBx2GiB"``; by default, it is
+        1 Gbit/s for each vCPU, up to 32 Gbit/s.
     machines : int, optional
-        Number of machines; by default the plan's.
+        Number of machines; by default the number in the plan.
     store : str or dict, optional
         ``"s3"``, ``"gcs"`` or ``"disk"``; by default the store of the plan's paths. Local paths
-        count as a disk for one machine, and as a bucket for several. Numbers can be changed, as in
-        ``"s3,prefixes=10"`` or ``{"name": "s3", "prefixes": 10}``: ``reads`` and ``writes``
-        (requests per second for each prefix), ``prefixes``, ``latency`` (seconds), ``doubling``
-        (seconds in which the rates double), ``read_price``, ``write_price`` and ``gib_month``.
+        count as a disk for one machine, and as a bucket for several. To change the numbers of a
+        store, write ``"s3,prefixes=10"`` or ``{"name": "s3", "prefixes": 10}``. The numbers are
+        ``prefixes``, ``reads`` and ``writes`` (requests per second for each prefix), ``latency``
+        (seconds), and ``doubling`` (seconds in which the rates double). The prices are
+        ``read_price``, ``write_price`` and ``gib_month``.
 
     Returns
     -------
@@ -4809,12 +4828,12 @@ def estimate(
     operations, or from this machine's speeds after ``beam-volumes bench --calibrate``. Transfer
     time is bytes divided by the machines' bandwidth, unless the store is a disk. Request time is
     limited by the store's rate, and by its latency for concurrent requests. Bytes and requests are
-    the plan's, before compression. The start of machines, merges across slabs, and the journal's
-    five requests for each slab are not included.
+    taken from the plan, before compression. The start of machines, merges across slabs, and the
+    journal's five requests for each slab are not included.
 
     Request rates, latencies and prices are published by the providers. Amazon S3 accepts at least
     3,500 writes and 5,500 reads per second for each prefix. A bucket of Google Cloud Storage starts
-    with 1,000 writes and 5,000 reads, which may double every 20 minutes.
+    with 1,000 writes and 5,000 reads per second; these rates may double every 20 minutes.
 
     Examples
     --------
@@ -4840,8 +4859,8 @@ def estimate_sigma(
     Returns
     -------
     Scalar
-        The lazy number, for the noise of all channels together. It is the median of the absolute
-        details of a wavelet transform (db2) in all directions, divided by 0.6745.
+        The lazy number, for the noise of all channels together. The estimate is the median of the
+        absolute details of a wavelet transform (db2) in all directions, divided by 0.6745.
 
     Raises
     ------
@@ -4857,8 +4876,8 @@ def estimate_sigma(
 
     Notes
     -----
-    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details of 0 are ignored. The
-    result equals scikit-image's to the precision of the dtype.
+    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details that are 0 are ignored.
+    The result equals scikit-image's to the precision of the dtype.
 
     References
     ----------
@@ -4926,8 +4945,8 @@ def expand_labels(
         nm"`` with ``spacing="voxel_size"``. 0 returns the labels. An error is raised if it is too
         large for the memory.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"``
+        uses the voxel size of the volume.
 
     Returns
     -------
@@ -4989,8 +5008,8 @@ def expm1(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -5023,7 +5042,7 @@ def extrema(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -5037,7 +5056,8 @@ def extrema(
         A lazy int64 array: the index along each axis of the smallest voxel, the first in raster
         order.
     largest_at : Scalar
-        The same for the largest voxel.
+        A lazy int64 array: the index along each axis of the largest voxel, the first in raster
+        order.
 
     Raises
     ------
@@ -5088,7 +5108,7 @@ def farid(
         The result is the square root.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -5149,8 +5169,9 @@ def features(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     sigmas : sequence, default: (0.5, 1, 2, 4, 8)
-        Standard deviations of the Gaussians that smooth the volume, one for each scale: a number of
-        voxels, a length such as ``"15 nm"``, or a sequence of them, one for each axis.
+        Standard deviations of the Gaussians that smooth the volume, one for each scale. Each is a
+        number of voxels, a length such as ``"15 nm"``, or a sequence of these with one entry per
+        axis.
     intensity : bool, default: True
         Whether to include the smoothed volume.
     edges : bool, default: True
@@ -5220,17 +5241,17 @@ def fftconvolve(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     weights : array_like of float
-        The weights, one dimension for each axis.
+        The weights, with one dimension per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
         and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
         d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32, and discard at most half of their extent along
+        voxels of float64, or four million of float32. Blocks discard at most half of their extent along
         each axis.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -5255,11 +5276,11 @@ def fftconvolve(
 
     Notes
     -----
-    The result equals `convolve` within 16 units in the last place of the result's dtype, relative
-    to the sum of the weights' magnitudes times the largest voxel. Computation is in float64. Blocks
-    start at the first voxel of the volume, and overlap by the extent of the weights, so the result
-    does not depend on slabs. `scipy.signal.fftconvolve` with ``mode="same"`` gives the same result
-    for odd extents and ``mode="constant"``.
+    The result equals `convolve` within 16 units in the last place of the result's dtype. This error
+    is relative to the sum of the weights' magnitudes times the largest voxel. Computation is in
+    float64. Blocks start at the first voxel of the volume, and overlap by the extent of the
+    weights, so the result does not depend on slabs. `scipy.signal.fftconvolve` with ``mode="same"``
+    gives the same result for odd extents and ``mode="constant"``.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 
@@ -5287,24 +5308,24 @@ def fftn(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A volume or an array with up to three axes: real numbers without channels, or complex
-        numbers as the channels ``real`` and ``imag``.
+        A volume or an array with up to three axes. Complex numbers are the channels ``real`` and
+        ``imag``; real numbers have no channels.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.fftn`.
 
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
-        the voxel size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
+        is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
+        dtypes. The result keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
+        If the axis does not exist, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -5346,7 +5367,7 @@ def fftshift(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -5356,7 +5377,7 @@ def fftshift(
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -5366,7 +5387,7 @@ def fftshift(
 
     Notes
     -----
-    Parts of the volume trade places, which needs no additional sweep for an opened volume.
+    Parts of the volume are exchanged, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -5391,13 +5412,13 @@ def find_boundaries(
     label_img : Volume or numpy.ndarray
         Bool or integer labels.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     mode : {"thick", "inner", "outer"}, default: "thick"
-        ``"thick"``: every voxel with a neighbour of a different label. ``"inner"``: such voxels
-        except background. ``"outer"``: such voxels of the background, and both sides of a boundary
-        between two labels. ``"subpixel"`` is not available, because its result has a different
-        shape.
+        ``"thick"``: every voxel with a neighbour of a different label. ``"inner"``: labelled voxels
+        with such a neighbour. ``"outer"``: background voxels with such a neighbour, and both sides
+        of a boundary between two labels. ``"subpixel"`` is not available, because its result has a
+        different shape.
     background : int, default: 0
         The label of the background.
 
@@ -5451,8 +5472,8 @@ def find_objects(
     Returns
     -------
     list of tuple of slice
-        The bounding boxes of labels 1, 2, ..., or None for missing labels. They are computed
-        immediately, in this process.
+        The bounding boxes of labels 1, 2, ..., or None for missing labels. The boxes are computed
+        immediately, in the current process.
 
     Raises
     ------
@@ -5499,7 +5520,7 @@ def fit_bias(
     order : int, default: 2
         The degree of the polynomial in y and x, from 0 to 4. 0 is the mean of each slice.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
         Select background voxels, or tissue without holes.
 
     Returns
@@ -5524,7 +5545,7 @@ def fit_bias(
     Notes
     -----
     Two sweeps: the first computes exact sums of all slices, and the second the polynomials. The
-    second does not read the volume, unless the expression does.
+    second sweep reads the volume only if another part of the expression does.
 
     References
     ----------
@@ -5568,9 +5589,9 @@ def fit_transform(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the numbers of points differ, or the points are too few for
-        the model or do not determine it, such as points on a line. With ``max_residual``, also if
-        too few pairs agree with any transform.
+        If a parameter is out of range, or the numbers of points differ. If the points do not
+        determine the model, because they are too few or lie on a line. With ``max_residual``, also
+        if too few pairs agree with any transform.
 
     See Also
     --------
@@ -5608,7 +5629,7 @@ def flip(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int or sequence of int, optional
-        Axes to reverse, counted from 0, or backwards from -1; all by default.
+        Axes to reverse, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -5619,7 +5640,7 @@ def flip(
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -5785,9 +5806,9 @@ def for_each_label(
         Stored labels, integers from 0; 0 is background.
     function : callable
         A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
-        ``voxel_size`` and ``unit``. It returns a dict with a number for each column, or None to
-        skip the object. It may write files, and may be called again for an object if a worker
-        fails.
+        ``voxel_size`` and ``unit``. The function returns a dict with a number for each column, or
+        None to skip the object. It may write files, and may be called again for an object if a
+        worker fails.
     columns : mapping
         Names of the returned numbers, and their dtypes: ``{"length": "f8"}``.
     volumes : sequence of Volume, default: ()
@@ -5797,7 +5818,7 @@ def for_each_label(
     name : str, optional
         With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
-        Change it when the function changes.
+        Change the version when the function changes.
 
     Returns
     -------
@@ -5847,7 +5868,7 @@ def fourier_ellipsoid(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Diameters of the ellipsoid in voxels; one for all axes or one for each.
+        Diameters of the ellipsoid in voxels; one value for all axes or one per axis.
 
     Returns
     -------
@@ -5911,13 +5932,13 @@ def fourier_filter(
         frequencies need conjugate factors; imaginary parts of the result are dropped. Several
         threads call the function.
     axes : int or sequence of int, optional
-        Axes to transform, counted from 0, or backwards from -1; all by default. ``axes=(1, 2)``
-        filters slice by slice.
+        Axes to transform, counted from 0, or backwards from -1; all axes by default. ``axes=(1,
+        2)`` filters slice by slice.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
 
     Returns
     -------
@@ -5928,8 +5949,8 @@ def fourier_filter(
     Raises
     ------
     ValueError
-        If there is no such axis. On computation, if a voxel is NaN or infinite, or the shape of the
-        factors is wrong.
+        If the axis does not exist. On computation, if a voxel is NaN or infinite, or the shape of
+        the factors is wrong.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``func`` is not callable.
 
@@ -5974,8 +5995,8 @@ def fourier_gaussian(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     sigma : float, str or sequence of them
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
+        volume with a voxel size. One value for all axes or one per axis.
 
     Returns
     -------
@@ -6024,7 +6045,7 @@ def fourier_shift(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     shift : float or sequence of float
-        The distance in voxels; one for all axes or one for each.
+        The distance in voxels; one value for all axes or one per axis.
 
     Returns
     -------
@@ -6074,7 +6095,7 @@ def fourier_uniform(
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Extent of the box in voxels; one for all axes or one for each.
+        Extent of the box in voxels; one value for all axes or one per axis.
 
     Returns
     -------
@@ -6139,13 +6160,13 @@ def frangi(
     beta : float, default: 0.5
         Smaller values suppress blobs more.
     gamma : float, optional
-        The required amount of structure; by default half of the maximum at the first scale, without
-        NaN, which needs an additional sweep.
+        The required amount of structure; by default half of the maximum at the first scale,
+        ignoring NaN. The default needs an additional sweep.
     black_ridges : bool, default: True
         Whether to find dark ridges on a bright background, instead of bright ridges.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6202,13 +6223,13 @@ def from_dask(
     array : dask.array.Array
         An array with 2 to 5 dimensions, which are the last of t, c, z, y, x.
     voxel_size : float or sequence of float, optional
-        Extent of a voxel in ``unit``, one for all axes or one for each.
+        Extent of a voxel in ``unit``, one value for all axes or one per axis.
     unit : str, optional
-        Unit of length, e.g. ``"nm"`` or ``"micrometer"``.
+        Unit of length, such as ``"nm"`` or ``"micrometer"``.
     origin : float or sequence of float, optional
-        Position of the first voxel's centre in ``unit``, one number for all axes or one for each.
+        Position of the first voxel's centre in ``unit``, one number for all axes or one per axis.
     index : dict, optional
-        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": 1}``.
+        The time point to open, and optionally a single channel, such as ``{"t": 0, "c": 1}``.
 
     Returns
     -------
@@ -6270,13 +6291,13 @@ def fuse(
         different voxel size from the first need matrices that scale them, or ``physical=True``.
     transforms : array_like, table, path or None
         For each tile, the position of its first voxel, or a matrix that maps its indices to
-        positions: square, or homogeneous with the position in its last column. Positions have an
-        entry for each spatial axis. A table, such as a DataFrame or the path of a CSV file, has
-        columns named z, y and x, and a row for each tile, in order. With None, tiles are placed by
-        their own origins.
+        positions. A matrix is square, or homogeneous with the position in its last column.
+        Positions have an entry for each spatial axis. A table can be a DataFrame or the path of a
+        CSV file. The table has columns named z, y and x, and a row for each tile, in order. With
+        None, tiles are placed by their own origins.
     physical : bool, default: False
-        Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
-        indices times the voxel size.
+        Whether ``transforms`` uses the unit of the tiles instead of voxels. In this unit, matrices
+        map indices times the voxel size.
     shape : sequence of int, optional
         Shape of the result, which then begins at position 0. By default, the result covers all
         tiles.
@@ -6289,17 +6310,17 @@ def fuse(
         tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile in the
         given order.
     order : {0, 1}, default: 1
-        0 is the nearest voxel of a tile, 1 is linear. Positions within 1e-6 of an integer are
-        rounded; voxels are then copied, not interpolated.
+        The order of interpolation: 0 is the nearest voxel of a tile, 1 is linear. Positions within
+        1e-6 of an integer are rounded; voxels are then copied, not interpolated.
     fill : float, default: 0
         The value outside of all tiles.
     dtype : dtype, optional
         Dtype of the result; the tiles' dtype by default. Integers are rounded half to even and
         clipped to the dtype's range.
     gain : float or sequence of float, default: 1.0
-        Factor for the voxels; one for all tiles or one for each.
+        Factor for the voxels; one value for all tiles or one per tile.
     offset : float or sequence of float, default: 0.0
-        Number to add after applying ``gain``; one for all tiles or one for each.
+        Number to add after applying ``gain``; one value for all tiles or one per tile.
 
     Returns
     -------
@@ -6312,8 +6333,8 @@ def fuse(
         If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
         is computed instead of opened.
     TypeError
-        If a tile is neither a volume nor an array, or if tiles have different dtypes, have integers
-        of 64 bits, or are bool and would be interpolated or averaged.
+        If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
+        different dtypes, or are bool and would be interpolated or averaged.
 
     See Also
     --------
@@ -6379,7 +6400,7 @@ def gabor(
         The phase of the wave, in radians.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6391,8 +6412,8 @@ def gabor(
     Returns
     -------
     tuple of Volume
-        The real and the imaginary part; float32 for bool, integers of up to 16 bits, float16 and
-        float32, otherwise float64. ``dtype`` overrides this.
+        The real and the imaginary part. The dtype is float32 for bool, integers of up to 16 bits,
+        float16 and float32, otherwise float64. ``dtype`` overrides this.
 
     Raises
     ------
@@ -6445,13 +6466,14 @@ def gaussian_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     sigma : float, str or sequence of them
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
+        volume with a voxel size. One value for all axes or one per axis.
     order : int or sequence of int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One for all axes or one for each.
+        The order of the derivative: 0 smooths, and 1 to 3 compute derivatives of the Gaussian. One
+        value for all axes or one per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6462,7 +6484,7 @@ def gaussian_filter(
     radius : int or sequence of int, optional
         Where the Gaussian is cut off, in voxels; by default determined by ``truncate``.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6522,12 +6544,12 @@ def gaussian_filter1d(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     sigma : float or str
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size.
     axis : int, default: -1
         The axis to work along, counted from 0, or backwards from -1.
     order : int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian.
+        The order of the derivative: 0 smooths, and 1 to 3 compute derivatives of the Gaussian.
     mode : str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`.
         ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
@@ -6563,7 +6585,7 @@ def gaussian_filter1d(
 
     Notes
     -----
-    One sweep. The halo is the radius along this axis, and 0 along the others.
+    One sweep. The halo is the radius along this axis, and 0 along all other axes.
 
     References
     ----------
@@ -6593,11 +6615,11 @@ def gaussian_gradient_magnitude(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     sigma : float, str or sequence of them
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
+        volume with a voxel size. One value for all axes or one per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6606,7 +6628,7 @@ def gaussian_gradient_magnitude(
     truncate : float, default: 4.0
         Where the Gaussian is cut off, in standard deviations.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6626,9 +6648,9 @@ def gaussian_gradient_magnitude(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-    ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
-    smooths along all axes.)
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    smoothing in other directions. With ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)``
+    filters slice by slice. (scipy 1.17 smooths along all axes.)
 
     One sweep. The halo is ``truncate`` times the largest sigma: a window contains
     ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
@@ -6662,11 +6684,11 @@ def gaussian_laplace(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     sigma : float, str or sequence of them
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
+        volume with a voxel size. One value for all axes or one per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6675,7 +6697,7 @@ def gaussian_laplace(
     truncate : float, default: 4.0
         Where the Gaussian is cut off, in standard deviations.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6695,9 +6717,9 @@ def gaussian_laplace(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-    ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
-    smooths along all axes.)
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    smoothing in other directions. With ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)``
+    filters slice by slice. (scipy 1.17 smooths along all axes.)
 
     One sweep. The halo is ``truncate`` times the largest sigma: a window contains
     ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
@@ -6725,7 +6747,7 @@ def gaussian_psf(
     Parameters
     ----------
     sigma : float or sequence of float
-        Standard deviation in voxels; one number for all axes or one for each.
+        Standard deviation in voxels; one number for all axes or one per axis.
     ndim : int, default: 3
         Number of axes for a single ``sigma``.
     truncate : float, default: 4.0
@@ -6748,8 +6770,8 @@ def gaussian_psf(
 
     Notes
     -----
-    For a widefield fluorescence microscope, sigma is about ``0.225 * wavelength / NA`` in the plane and
-    ``0.78 * n * wavelength / NA**2`` along z, with the refractive index n and the numerical aperture NA.
+    For a widefield fluorescence microscope with refractive index n and numerical aperture NA, sigma
+    is about ``0.225 * wavelength / NA`` in the plane and ``0.78 * n * wavelength / NA**2`` along z.
 
     References
     ----------
@@ -6784,19 +6806,20 @@ def generic_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     function : callable
-        A function of the voxels under the footprint, a 1-D float64 array in raster order, that
-        returns a number. Numba compiles it, so it can be called millions of times per second. It
-        can be plain Python with the numpy functions that numba supports, a function decorated with
-        ``numba.njit`` (its options are ignored), or a function such as ``np.median``. It must
-        return the same number for the same voxels, and may modify the array.
+        A function that returns a number for the voxels under the footprint. The function receives
+        these voxels as a 1-D float64 array in raster order. Numba compiles the function, so it can
+        be called millions of times per second. The function can be plain Python with the numpy
+        functions that numba supports, a function decorated with ``numba.njit`` (its options are
+        ignored), or a function such as ``np.median``. The function must return the same number for
+        the same voxels, and may modify the array.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6804,18 +6827,18 @@ def generic_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     extra_arguments : sequence of numbers or arrays, default: ()
         Additional arguments for the function.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
 
     Returns
     -------
@@ -6842,7 +6865,7 @@ def generic_filter(
     ``generic_filter1d``, which passes whole lines to its function, is not available.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -6878,7 +6901,7 @@ def generic_gradient_magnitude(
         derivative along an axis as a lazy volume, like `sobel`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6887,7 +6910,7 @@ def generic_gradient_magnitude(
     extra_keywords : mapping, optional
         Additional arguments for the derivative.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6907,8 +6930,8 @@ def generic_gradient_magnitude(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
-    derivatives determine sweeps and halo.
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    steps in other directions. The derivatives determine sweeps and halo.
 
     References
     ----------
@@ -6942,7 +6965,7 @@ def generic_laplace(
         second derivative along an axis as a lazy volume.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -6951,7 +6974,7 @@ def generic_laplace(
     extra_keywords : mapping, optional
         Additional arguments for the derivative.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -6971,8 +6994,8 @@ def generic_laplace(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
-    derivatives determine sweeps and halo.
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    steps in other directions. The derivatives determine sweeps and halo.
 
     References
     ----------
@@ -7005,16 +7028,16 @@ def grey_closing(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7022,14 +7045,14 @@ def grey_closing(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -7079,16 +7102,16 @@ def grey_dilation(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7096,14 +7119,14 @@ def grey_dilation(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -7124,7 +7147,7 @@ def grey_dilation(
     The result is identical to scipy's. For a box the time is independent of its size.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -7154,16 +7177,16 @@ def grey_erosion(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7171,14 +7194,14 @@ def grey_erosion(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -7199,7 +7222,7 @@ def grey_erosion(
     The result is identical to scipy's. For a box the time is independent of its size.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -7229,16 +7252,16 @@ def grey_opening(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7246,14 +7269,14 @@ def grey_opening(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -7295,13 +7318,13 @@ def h_maxima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. It must not contain NaN or infinity.
+        A volume or an array with up to three axes. The volume must not contain NaN or infinity.
     h : float
-        The height of maxima or the depth of minima, above 0. If it is not an integer, integer
-        volumes are converted to floats.
+        The height of maxima or the depth of minima, above 0. If the height is not an integer,
+        integer volumes are converted to floats.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------
@@ -7347,13 +7370,13 @@ def h_minima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. It must not contain NaN or infinity.
+        A volume or an array with up to three axes. The volume must not contain NaN or infinity.
     h : float
-        The height of maxima or the depth of minima, above 0. If it is not an integer, integer
-        volumes are converted to floats.
+        The height of maxima or the depth of minima, above 0. If the height is not an integer,
+        integer volumes are converted to floats.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------
@@ -7466,8 +7489,8 @@ def hed2rgb(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -7506,11 +7529,11 @@ def hessian_matrix(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     sigma : float, str or sequence of them, default: 1.0
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size. One value for all axes or one per axis.
     mode : str or sequence of str, default: "constant"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -7614,8 +7637,8 @@ def histogram(
     bins : int, default: 256
         Number of bins.
     range : pair of numbers or Scalar, optional
-        The range of the bins, numbers or lazy numbers; the smallest and the largest voxel by
-        default. Voxels outside are not counted.
+        The range of the bins, as numbers or lazy numbers; by default from the smallest to the
+        largest voxel. Voxels outside are not counted.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -7623,7 +7646,7 @@ def histogram(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -7676,24 +7699,24 @@ def ifftn(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A volume or an array with up to three axes: real numbers without channels, or complex
-        numbers as the channels ``real`` and ``imag``.
+        A volume or an array with up to three axes. Complex numbers are the channels ``real`` and
+        ``imag``; real numbers have no channels.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.fftn`.
 
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
-        the voxel size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
+        is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
+        dtypes. The result keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
+        If the axis does not exist, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -7730,7 +7753,7 @@ def ifftshift(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -7740,7 +7763,7 @@ def ifftshift(
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -7750,7 +7773,7 @@ def ifftshift(
 
     Notes
     -----
-    Parts of the volume trade places, which needs no additional sweep for an opened volume.
+    Parts of the volume are exchanged, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -7778,8 +7801,8 @@ def irfftn(
         Shape of the result along ``axes``. By default, the last extent is even: twice the number of
         frequencies, minus 2.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
-        The last of these is the halved one.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
+        The last of these axes is halved.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.irfftn`.
 
@@ -7791,7 +7814,7 @@ def irfftn(
     Raises
     ------
     ValueError
-        If there is no such axis, the volume does not have the channels ``real`` and ``imag``, or
+        If the axis does not exist, the volume does not have the channels ``real`` and ``imag``, or
         ``shape`` does not fit. On computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -7822,7 +7845,7 @@ def join_segmentations(
     *,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Intersect the segments of two volumes.
+    """Intersect the segments of two label volumes.
 
     Two voxels have the same label in the result if they have the same label in both volumes.
 
@@ -7836,7 +7859,8 @@ def join_segmentations(
     Returns
     -------
     Volume
-        Labels 1, 2, ..., in the order of the labels of ``s1``, then of ``s2``; 0 where both are 0.
+        Labels 1, 2, ..., in the order of the labels of ``s1``, then of ``s2``. Voxels that are 0 in
+        both volumes are 0.
 
     Raises
     ------
@@ -7886,10 +7910,10 @@ def joint_histogram(
     bins : int or pair of int, default: 256
         Number of equal bins for the values of ``a`` and of ``b``.
     range : pair of pairs of numbers or Scalar, optional
-        The ranges of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, numbers or lazy
-        numbers; the smallest and the largest voxels by default.
+        The ranges of the bins for ``a`` and ``b``, ``((low, high), (low, high))``, as numbers or
+        lazy numbers. By default, from the smallest to the largest voxel.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
@@ -7953,13 +7977,13 @@ def keep_labels(
     labels : Volume or numpy.ndarray
         Labels, bool or integers from 0.
     table : Table, table or path
-        Measurements with a column ``label``: a lazy table such as from `regionprops_table`, a pyarrow or
-        pandas table, or a Parquet file or folder of such files.
+        Measurements with a column ``label``, such as the result of `regionprops_table`. Pass a lazy
+        table, a pyarrow or pandas table, a Parquet file, or a folder of Parquet files.
     column : str
         The name of a numeric column.
     low, high : float, optional
-        The range, including both ends; if one is missing, the range is unlimited on that side. NaN
-        is not in any range.
+        The range, including both ends; if one end is missing, the range is unlimited on that side.
+        NaN is not in any range.
 
     Returns
     -------
@@ -7981,7 +8005,8 @@ def keep_labels(
 
     Notes
     -----
-    Needs the same sweeps as `relabel` with this table. The column is looked up as float64.
+    The function needs the same sweeps as `relabel` with this table. The column is looked up as
+    float64.
 
     References
     ----------
@@ -8007,13 +8032,13 @@ def keep_largest(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A bool volume, to use its connected components, or integer labels, to count the voxels of each
-        label even if they are not connected. 0 is background.
+        A bool volume, which is divided into connected components, or integer labels. The voxels of a
+        label are counted together even if they are not connected. 0 is background.
     k : int, default: 1
         The number to keep. If sizes are equal, the lowest ids are kept.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
@@ -8038,8 +8063,8 @@ def keep_largest(
     Notes
     -----
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     Examples
     --------
@@ -8069,16 +8094,16 @@ def label(
     mask : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels of any dtype are foreground.
     connectivity : {1, 2, 3} or array_like, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2
-        to include shared edges, 3 to include shared corners. An array is used as ``structure``,
-        which is scipy's second parameter.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners. An array is used as ``structure``, which is scipy's second
+        parameter.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
     by_value : bool, default: False
         Whether neighbours are connected only if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     dtype : dtype, optional
         Dtype of the labels: uint32 by default, uint64 for volumes of 2**32 or more voxels.
 
@@ -8106,8 +8131,8 @@ def label(
     The result is identical to `scipy.ndimage.label`.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -8136,7 +8161,7 @@ def label2rgb(
     bg_color: Colour | None = (0, 0, 0),
     image_alpha: float = 1,
 ) -> Volume:
-    """Colour labels, over an image if there is one.
+    """Colour labels, optionally on top of an image.
 
     Parameters
     ----------
@@ -8154,7 +8179,7 @@ def label2rgb(
     bg_label : int, default: 0
         The label of the background, 0 or more.
     bg_color : sequence of float or str, default: (0, 0, 0)
-        The colour of the background; None leaves the image unchanged there.
+        The colour of the background; with None, the image is unchanged in the background.
     image_alpha : float, default: 1
         Opacity of the image, from 0 to 1, on a white background.
 
@@ -8231,7 +8256,7 @@ def labeled_comprehension(
     ------
     ValueError
         If a volume is computed instead of stored, shapes differ, or ``index`` is None or has labels
-        below 1; if a label's bounding box needs more memory than is available.
+        below 1. If a label's bounding box needs more memory than is available.
     TypeError
         If an input is neither a volume nor an array, or has an unsupported dtype.
 
@@ -8242,7 +8267,7 @@ def labeled_comprehension(
 
     Notes
     -----
-    One sweep finds the boxes; then the boxes of ``index`` are read.
+    One sweep finds the bounding boxes; then the boxes of the labels in ``index`` are read.
 
     References
     ----------
@@ -8272,14 +8297,14 @@ def laplace(
         A volume or an array with up to three axes.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -8323,11 +8348,11 @@ def local_maxima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. NaN is never an extremum, and does not prevent
-        its neighbours from being one.
+        A volume or an array with up to three axes. NaN is never an extremum, but its neighbours can
+        be.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face.
+        centre, including all neighbours that share a face.
     connectivity : {1, 2, 3}, optional
         The largest number of steps along axes between neighbours, instead of ``footprint``; by
         default the number of axes.
@@ -8337,7 +8362,7 @@ def local_maxima(
     Returns
     -------
     Volume
-        A bool volume, True in the extrema. A constant volume has none.
+        A bool volume, True in the extrema. A constant volume has no extrema.
 
     Raises
     ------
@@ -8357,8 +8382,8 @@ def local_maxima(
     The result is identical to scikit-image's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -8381,11 +8406,11 @@ def local_minima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. NaN is never an extremum, and does not prevent
-        its neighbours from being one.
+        A volume or an array with up to three axes. NaN is never an extremum, but its neighbours can
+        be.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face.
+        centre, including all neighbours that share a face.
     connectivity : {1, 2, 3}, optional
         The largest number of steps along axes between neighbours, instead of ``footprint``; by
         default the number of axes.
@@ -8395,7 +8420,7 @@ def local_minima(
     Returns
     -------
     Volume
-        A bool volume, True in the extrema. A constant volume has none.
+        A bool volume, True in the extrema. A constant volume has no extrema.
 
     Raises
     ------
@@ -8414,8 +8439,8 @@ def local_minima(
     The result is identical to scikit-image's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -8487,8 +8512,8 @@ def log10(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -8524,8 +8549,8 @@ def log1p(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -8561,8 +8586,8 @@ def log2(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -8591,22 +8616,22 @@ def map_coordinates(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     coordinates : Volume or numpy.ndarray
-        The position in the volume for each voxel of the result, in voxels: a volume of the same
-        shape with a channel for each axis, in the order z, y, x.
+        For each voxel of the result, its position in the volume, in voxels. The field has the shape
+        of the volume, with a channel for each axis in the order z, y, x.
     max_displacement : float, str or sequence of them
         The maximum distance between a voxel and its position along each axis, in voxels or as a
-        length such as ``"200 nm"``. One for all axes or one for each. If a voxel is further away,
-        the run raises an error that specifies the voxel.
+        length such as ``"200 nm"``. One value for all axes or one per axis. If a voxel is further
+        away, the run raises an error that specifies the voxel.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -8673,19 +8698,19 @@ def map_instances(
         A volume or an array with up to three axes.
     function : callable
         A function of the voxels of a tile, an array with the volume's axes (c first if there are
-        channels). It returns labels: integers of the tile's shape without c, 0 for background. It
-        must return the same labels for the same voxels. Several threads call the function, and it
-        must not compute with this package.
+        channels). The function returns labels: integers of the tile's shape without c, 0 for
+        background. It must return the same labels for the same voxels. Several threads call the
+        function, and it must not compute with this package.
     tile : int or sequence of int
         Extent of a tile in voxels. The last tiles are clipped at the end of the volume.
     overlap : int or sequence of int
-        Number of voxels shared by adjacent tiles, up to half a tile. If it is at least the size of
-        the largest object, each object is complete in some tile.
+        Number of voxels shared by adjacent tiles, up to half a tile. If the overlap is at least the
+        size of the largest object, each object is complete in some tile.
     stitch : {"iou", "touch", "largest"}, default: "iou"
-        Which labels of two adjacent tiles belong to one object, judged by the voxels that the tiles
-        share. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share
-        a voxel. ``"largest"``: each is the label that overlaps the other most, and the smaller label
-        wins ties.
+        When labels of two adjacent tiles belong to one object. Only voxels that the tiles share are
+        considered. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they
+        share a voxel. ``"largest"``: each is the label that overlaps the other most; of equal overlaps,
+        the smaller label is selected.
     threshold : float, default: 0.5
         Minimum intersection over union for ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at
         most one label of a neighbouring tile.
@@ -8693,12 +8718,12 @@ def map_instances(
         Dtype of the result: uint32 by default, uint64 for volumes of 2**32 or more voxels.
     voxel_bytes : int, default: 24
         Memory in bytes that the function needs for each voxel of a tile, in addition to its input.
-        The plan includes it.
+        The plan includes this memory.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
 
     Returns
     -------
@@ -8723,9 +8748,9 @@ def map_instances(
     Notes
     -----
     The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel
-    gets the label from its tile. An object of a tile that only covers voxels of different tiles can
-    join objects, but has no voxels of its own. Labels are joined across faces of tiles; across
-    edges and corners, they are joined through the tiles in between.
+    gets its label from the tile that it belongs to. An object that lies only in voxels of other
+    tiles can join objects, but has no voxels in the result. Labels are joined across faces of
+    tiles; across edges and corners, they are joined through the tiles in between.
 
     Two sweeps. A slab runs the function on all tiles that intersect it. The labels of tiles are
     stored for the second sweep, so the function runs once for each tile and slab. Slabs need the
@@ -8768,12 +8793,12 @@ def map_labels(
         Stored labels, integers from 0; 0 is background.
     function : callable
         A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
-        ``voxel_size`` and ``unit``, as in `for_each_label`. It returns an array with the shape of
-        ``mask``, or None to remove the object. It may be called several times for an object, and
-        must return the same result.
+        ``voxel_size`` and ``unit``, as in `for_each_label`. The function returns an array with the
+        shape of ``mask``, or None to remove the object. It may be called several times for an
+        object, and must return the same result.
     dtype : dtype, optional
-        By default, the function returns a bool array, the object's new voxels, and the result is a
-        volume of labels. Where several objects overlap, the largest label wins. With a dtype, the
+        By default, the function returns the object's new voxels as a bool array, and the result is
+        a volume of labels. Where several objects overlap, the largest label wins. With a dtype, the
         function returns numbers, which are used within the object's original voxels; the result is
         0 elsewhere.
     volumes : sequence of Volume, default: ()
@@ -8783,7 +8808,7 @@ def map_labels(
     name : str, optional
         With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
-        Change it when the function changes.
+        Change the version when the function changes.
 
     Returns
     -------
@@ -8807,8 +8832,9 @@ def map_labels(
     Notes
     -----
     Two sweeps: the first finds the bounding boxes, and the second calls the function. An object is
-    processed in each slab that its box intersects. A worker holds the result of a slab, and at any
-    time boxes with as many voxels. For larger boxes, an error suggests more memory or deeper slabs.
+    processed in each slab that its box intersects. A worker holds the result of a slab, and boxes
+    with at most as many voxels as the slab. For larger boxes, an error suggests more memory or
+    deeper slabs.
 
     References
     ----------
@@ -8846,9 +8872,9 @@ def map_overlap(
     ----------
     func : callable
         A function of one array (z, y, x) for each volume, with ``depth`` additional voxels on each
-        side. It returns an array of the same shape, or of the shape without the overlap. Each voxel
-        of the result may depend only on voxels within ``depth``, not on the position of blocks.
-        Several threads call the function, and it must not compute with this package.
+        side. The function returns an array of the same shape, or of the shape without the overlap.
+        Each voxel of the result may depend only on voxels within ``depth``, not on the position of
+        blocks. Several threads call the function, and it must not compute with this package.
     *volumes : Volume or numpy.ndarray
         One or more volumes of the same shape. The function is called separately for each channel; a
         volume without channels is passed to every call.
@@ -8860,20 +8886,20 @@ def map_overlap(
         of ones, or the dtype of the first volume if this call fails.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
     deterministic : bool, default: True
-        Set it to False if a second call may return different bits: the result is then stored, and
-        never computed twice.
+        Set it to False if a second call may return different bits. In this case, the result is
+        stored, and never computed twice.
     mixes : {"channels"}, optional
         ``"channels"`` if the function processes all channels at once. All arrays and the result
         then have the axes c, z, y, x, even for volumes without channels.
@@ -8889,7 +8915,8 @@ def map_overlap(
     ------
     ValueError
         If no volume is given, shapes differ, or a parameter is out of range. On computation, if the
-        function returns a different kind of number from ``dtype``, or integers that it cannot hold.
+        function returns a different kind of number from ``dtype``, or integers that ``dtype``
+        cannot hold.
     TypeError
         If ``func`` is not callable, or a volume is neither a volume nor an array.
 
@@ -8926,8 +8953,8 @@ def mark_boundaries(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume, or one with three channels: red, green and blue. Bool and unsigned integers of up to
-        16 bits are scaled to the range from 0 to 1; floats keep their scale.
+        A volume without channels, or with the three channels red, green and blue. Bool and unsigned
+        integers of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
     label_img : Volume or numpy.ndarray
         Bool or integer labels of the same shape.
     color : sequence of float or str, default: (1, 1, 0)
@@ -8988,8 +9015,8 @@ def match_histograms(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     reference : Volume or numpy.ndarray
-        A volume of any shape and dtype. If it has channels, they must be the volume's, and each
-        channel is matched separately.
+        A volume of any shape and dtype. If it has channels, they must be the same as the volume's,
+        and each channel is matched separately.
     nbins : int, default: 65536
         Maximum number of distinct values of floats, and of integers of more than 16 bits. If there
         are more, they are counted in this number of equal bins. For other dtypes, every value is
@@ -9020,9 +9047,9 @@ def match_histograms(
     -----
     Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
     scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
-    float64. With more, all voxels in a bin get the same intensity. For the largest voxel of a bin,
-    it differs from scikit-image's by at most the distance between the centres of two occupied bins
-    of the reference plus half a bin.
+    float64. With more values, all voxels in a bin get the same intensity. The largest voxel of a
+    bin differs from scikit-image's by a limited amount: at most half a bin plus the distance
+    between the centres of two occupied bins of the reference.
 
     References
     ----------
@@ -9055,8 +9082,9 @@ def match_template(
         template centred there. If False, the result is smaller, and each voxel is the similarity
         with the template beginning there.
     mode : {"constant", "edge", "reflect", "symmetric"}, default: "constant"
-        How to extend the volume beyond its edges with ``pad_input``: by ``constant_values``, by the
-        outer voxels, or mirrored without (``"reflect"``) or with the outer voxels.
+        How to extend the volume beyond its edges with ``pad_input``: by ``constant_values``, or by
+        the outer voxels (``"edge"``). ``"reflect"`` mirrors the volume without its outer voxels,
+        and ``"symmetric"`` with them.
     constant_values : float, default: 0.0
         The value beyond the edges for ``"constant"``.
 
@@ -9064,7 +9092,8 @@ def match_template(
     -------
     Volume
         A float32 volume: Pearson's correlation of the template and the surrounding voxels, from -1
-        to 1; 0 where these are constant, and NaN where any of them is NaN or infinite.
+        to 1. The result is 0 where the surrounding voxels are constant, and NaN where any of them
+        is NaN or infinite.
 
     Raises
     ------
@@ -9081,10 +9110,10 @@ def match_template(
 
     Notes
     -----
-    One sweep. Blocks of the volume's own grid are Fourier transformed, so the result does not
-    depend on slabs. The last bits may depend on scipy's version. Blocks have 128 voxels along each
-    axis in three dimensions, or more for templates of more than 32. Voxels are first rounded to
-    float32. The error is about 1e-6.
+    One sweep. Blocks at fixed positions are Fourier transformed, so the result does not depend on
+    slabs. The last bits may depend on scipy's version. Blocks have 128 voxels along each axis in
+    three dimensions, or more for templates of more than 32. Voxels are first rounded to float32.
+    The error is about 1e-6.
 
     References
     ----------
@@ -9117,10 +9146,10 @@ def max(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9128,7 +9157,7 @@ def max(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -9190,13 +9219,13 @@ def maximum_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -9204,14 +9233,14 @@ def maximum_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -9231,7 +9260,7 @@ def maximum_filter(
     The result is identical to scipy's. For a box the time is independent of its size.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -9277,7 +9306,7 @@ def maximum_filter1d(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -9328,7 +9357,7 @@ def maximum_position(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -9383,10 +9412,10 @@ def mean(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9394,7 +9423,7 @@ def mean(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -9517,10 +9546,10 @@ def median(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9528,7 +9557,7 @@ def median(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -9588,13 +9617,13 @@ def median_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -9602,14 +9631,14 @@ def median_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -9630,7 +9659,7 @@ def median_filter(
     the number of voxels.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -9662,12 +9691,12 @@ def meijering(
         Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     alpha : float, optional
         The weight of the other eigenvalues, from -1000 to 1000, which selects long and flat
-        structures; by default ``1 / (axes + 1)``, with the number of axes.
+        structures. By default ``1 / (axes + 1)``, where ``axes`` is the number of axes.
     black_ridges : bool, default: True
         Whether to find dark ridges on a bright background, instead of bright ridges.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -9726,7 +9755,7 @@ def meshes(
     labels : Volume or numpy.ndarray
         Stored labels of three axes, bool or integers from 0; 0 is background.
     folder : path
-        A folder or bucket for one file per label, e.g. ``7.ply``. Existing files are replaced on
+        A folder or bucket for one file per label, such as ``7.ply``. Existing files are replaced on
         computation.
     format : {"ply", "obj", "precomputed"}, default: "ply"
         ``"precomputed"`` is Neuroglancer's legacy format, with coordinates in nanometers if the
@@ -9747,9 +9776,9 @@ def meshes(
     Raises
     ------
     ValueError
-        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, a parameter
-        is invalid, or the labels are computed instead of stored or do not have three axes. On
-        computation, if an object's box needs more memory than is available.
+        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, or a
+        parameter is invalid. If the labels are computed instead of stored, or do not have three
+        axes. On computation, if an object's box needs more memory than is available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
@@ -9762,8 +9791,8 @@ def meshes(
     One sweep finds the objects' boxes; then each box is read. Vertices are x, y, z positions in the
     unit of the voxel size, including the volume's origin. Surfaces are closed, including at the
     edges of the volume. A worker holds one object's box at a time, and about 50 bytes for each of
-    its voxels. Simplified surfaces are also closed, but thin parts may touch. They depend on the
-    version of fast-simplification.
+    its voxels. Simplified surfaces are also closed, but thin parts may touch. Simplified surfaces
+    depend on the version of fast-simplification.
 
     References
     ----------
@@ -9799,10 +9828,10 @@ def min(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -9810,7 +9839,7 @@ def min(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -9873,13 +9902,13 @@ def minimum_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -9887,14 +9916,14 @@ def minimum_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -9914,7 +9943,7 @@ def minimum_filter(
     The result is identical to scipy's. For a box the time is independent of its size.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -9960,7 +9989,7 @@ def minimum_filter1d(
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -10011,7 +10040,7 @@ def minimum_position(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
 
@@ -10067,16 +10096,16 @@ def morphological_gradient(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -10084,14 +10113,14 @@ def morphological_gradient(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -10113,7 +10142,7 @@ def morphological_gradient(
     wider dtype first.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -10143,16 +10172,16 @@ def morphological_laplace(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -10160,14 +10189,14 @@ def morphological_laplace(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -10189,7 +10218,7 @@ def morphological_laplace(
     wider dtype first.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -10229,15 +10258,16 @@ def normalize_slices(
     std : float or Scalar, optional
         The desired standard deviation; the standard deviation of the volume by default.
     percentiles : pair of float, optional
-        Percentiles to normalize, e.g. ``(1, 99)``, instead of mean and standard deviation. Each
-        slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
+        Percentiles to normalize, such as ``(1, 99)``, instead of the mean and standard deviation.
+        Each slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
-        without negative numbers if no slice has a percentile below 0; for floats, it is 0 to 1 or
-        -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
+        without negative numbers if no slice has a percentile below 0. For floats, the range is 0 to
+        1 under the same condition, otherwise -1 to 1. ``"image"`` is from the smallest to the
+        largest voxel of the volume.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
-        The remaining voxels are also changed.
+        Only voxels with a nonzero mask are included; all voxels by default.
+        All voxels are changed, including voxels outside of the mask.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     dtype : dtype, optional
@@ -10247,15 +10277,15 @@ def normalize_slices(
     -------
     Volume
         Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice with mean m and standard
-        deviation s: float32 (float64 for wide dtypes), computed in float64. A constant
-        slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as from
-        `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
+        deviation s. The dtype is float32 (float64 for wide dtypes); computation is in float64. A
+        constant slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as
+        from `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
         included voxels does not change, except for rounding.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has only one, or a parameter is out of range. On
+        If the axis does not exist, the volume has only one axis, or a parameter is out of range. On
         computation, if an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is
         included.
     TypeError
@@ -10269,8 +10299,8 @@ def normalize_slices(
     Notes
     -----
     Two sweeps: the first computes exact statistics of all slices, and the second writes the result.
-    For percentiles of large slices, the first is replaced by one sweep for each 8 bits of the
-    dtype.
+    For percentiles of large slices, there is one sweep for each 8 bits of the dtype instead of the
+    first sweep.
 
     References
     ----------
@@ -10440,30 +10470,32 @@ def open(
     Parameters
     ----------
     path : str, os.PathLike, dict, array_like, Scalar or list
-        A local path, a ``s3://``, ``gs://`` or ``https://`` URL, a TensorStore spec, or an array
-        with 2 to 5 dimensions, which are the last of t, c, z, y, x. Arrays of numpy, h5py, zarr,
-        dask, xarray and other libraries with slicing are accepted. So are lazy arrays such as the
-        projection ``bv.max(v, axis="z")``, with the last axes of c, z, y, x, or with ``axes``. A
-        list or glob of these opens as one volume, concatenated along z. A path may begin with the
-        name of its format, as in ``"precomputed://gs://bucket/em"``. Supported formats are
+        A local path, a ``s3://``, ``gs://`` or ``https://`` URL, or a TensorStore spec.
+        Alternatively, an array with 2 to 5 dimensions, which are the last of t, c, z, y, x. Arrays
+        of numpy, h5py, zarr, dask, xarray and other libraries with slicing are accepted. Lazy
+        arrays such as the projection ``bv.max(v, axis="z")`` are accepted as well; their axes are
+        the last of c, z, y, x, unless ``axes`` specifies them. A list or glob is opened as one
+        volume, concatenated along z. A path may begin with the name of its format, as in
+        ``"precomputed://gs://bucket/em"``. Supported formats are
         files of bioio's plugins; OME-Zarr; zarr in a zip file; zarr (v2, v3); N5; neuroglancer
         precomputed; DICOM; a TIFF file; ND2; CZI; a directory or glob of PNG, JPEG or TIFF
         slices; HDF5; a .npy file; NIfTI; NRRD; MetaImage; MRC; or raw binary.
     voxel_size : float or sequence of float, optional
-        Extent of a voxel in ``unit``, one for all axes or one for each; taken from the metadata by
-        default.
+        Extent of a voxel in ``unit``, one value for all axes or one per axis; taken from the
+        metadata by default.
     unit : str, optional
-        Unit of length, e.g. ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
+        Unit of length, such as ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
     origin : float or sequence of float, optional
-        Position of the first voxel's centre in ``unit``, one number for all axes or one for each;
+        Position of the first voxel's centre in ``unit``, one number for all axes or one per axis;
         taken from the metadata by default.
     axes : str or sequence of str, optional
-        The axes, if a file does not specify them or is wrong: a letter from t, c, z, y, x for each
-        axis, in stored order. ``"tyx"`` opens a stack of frames as a movie, and ``"xyz"`` an array
-        with x as its first axis. Axes of extent 1 remain if they are listed, even if a file does
-        not store them. By default, arrays keep axes t and c of extent 1, and most files drop them.
+        The axes, if a file does not specify them or specifies them incorrectly. Pass a letter from
+        t, c, z, y, x for each axis, in stored order. ``"tyx"`` opens a stack of frames as a movie,
+        and ``"xyz"`` an array with x as its first axis. Axes of extent 1 remain if they are listed,
+        even if a file does not store them. By default, arrays keep axes t and c of extent 1, and
+        most files drop them.
     index : dict, optional
-        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": "DAPI"}``.
+        The time point to open, and optionally a single channel, such as ``{"t": 0, "c": "DAPI"}``.
     dataset : str, optional
         Path of the array or image inside a group, or number or UID of a DICOM series.
     level : int, optional
@@ -10545,14 +10577,15 @@ def open_tiles(
     ----------
     source : path, list of paths or table
         An XML file of BigStitcher (SpimData with images in HDF5, N5, OME-Zarr or TIFF) or of
-        TeraStitcher. Alternatively a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an
-        OME-TIFF with several images, or an OME-Zarr plate, well or series. Positions are then stage
-        positions in OME-TIFF, and transforms in multiview-stitcher's own zarr files. For other
-        images, they are the origins, such as the translations of OME-Zarr. Alternatively a CSV file
-        or a table with a column ``path`` and a column for each axis, in voxels.
+        TeraStitcher. Alternatively, a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an
+        OME-TIFF with several images, or an OME-Zarr plate, well or series. In this case, OME-TIFF
+        files contain the positions as stage positions, and multiview-stitcher's own zarr files as
+        transforms. For all other images, positions are the origins, such as the translations of
+        OME-Zarr. Alternatively, a CSV file or a table with a column ``path`` and a column for each
+        axis, in voxels.
     index : dict, optional
-        The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
-        several. For BigStitcher, use its numbers or names.
+        The time point and the channel to open, such as ``{"t": 0, "c": "DAPI"}``; needed if there
+        are several. For BigStitcher, use the numbers or names of the project.
     transform_key : str, optional
         The name of a multiview-stitcher transform; needed if its files contain several.
 
@@ -10561,9 +10594,10 @@ def open_tiles(
     tiles : list of Volume
         The opened tiles.
     transforms : numpy.ndarray
-        For each tile, a matrix that maps its indices to positions in voxels, with the position in
-        its last column: (tiles, axes, axes + 1). BigStitcher's registrations are divided by the
-        calibration, so the fused volume has the voxel size of the first tile.
+        An array of shape (tiles, axes, axes + 1). The matrix of each tile maps its indices to
+        positions in voxels; the last column is the position of the tile. BigStitcher's
+        registrations are divided by the calibration, so the fused volume has the voxel size of the
+        first tile.
 
     Raises
     ------
@@ -10583,8 +10617,8 @@ def open_tiles(
 
     Notes
     -----
-    Only metadata is read. BigStitcher's registrations do not specify their unit of length. It is
-    determined from the transform called calibration, or from the voxel sizes and their extents
+    Only metadata is read. BigStitcher's registrations do not specify their unit of length. The unit
+    is determined from the transform called calibration, or from the voxel sizes and their extents
     after registration. Tiles with different voxel sizes are aligned at the corners of their first
     voxels. A TeraStitcher stack with gaps in its ``Z_RANGES`` becomes one tile for each range, and
     a stack with an ``IMG_REGEX`` contains only the matching images. Positions in TIFF files without
@@ -10632,10 +10666,10 @@ def outlines(
     Table
         A lazy table of the corners of all outlines, sorted by ``label``, then ``y``, then ``x``.
         Coordinates refer to the corners of pixels: the first pixel extends from 0 to 1. ``corner``
-        describes the turn as a sum: 4 if the outline continues to the right instead of the left, 2
-        if it continues down instead of up, and 1 if the pixel in between belongs to the label.
-        ``table.to("regions.geojson")`` writes polygons with holes: one for each label, or several
-        if its pixels are not connected by sides.
+        describes the turn as a sum. The sum includes 4 if the outline continues to the right
+        instead of the left, and 2 if it continues down instead of up. The sum includes 1 if the
+        pixel in between belongs to the label. ``table.to("regions.geojson")`` writes polygons with
+        holes: one for each label, or several if its pixels are not connected by sides.
 
     Raises
     ------
@@ -10688,9 +10722,9 @@ def pad(
         Number of voxels before and after: one number for all sides, a pair for all axes, or a pair
         for each axis.
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "constant"
-        The values outside: ``constant_values``, the outer voxels (``"edge"``), the mirrored volume
-        without (``"reflect"``) or with (``"symmetric"``) the outer voxel, or the repeated volume
-        (``"wrap"``).
+        The values outside. ``"constant"`` uses ``constant_values``, and ``"edge"`` the outer
+        voxels. ``"reflect"`` mirrors the volume without its outer voxels, and ``"symmetric"`` with
+        them. ``"wrap"`` repeats the volume.
     constant_values : float, default: 0
         The value outside for ``"constant"``, a number of the volume's dtype.
 
@@ -10749,10 +10783,10 @@ def peak_local_max(
     ----------
     image : Volume or numpy.ndarray
         A volume or an array with up to three axes. Voxels near NaN are not peaks; infinite voxels
-        are compared like others.
+        are compared like other voxels.
     min_distance : int or sequence of int, default: 1
         The smallest distance between two peaks, in steps along each axis. A peak is the maximum of
-        all voxels within this distance. One number for all axes or one for each.
+        all voxels within this distance. One number for all axes or one per axis.
     threshold_abs : float, optional
         Peaks must be higher than this; by default, higher than the smallest voxel.
     threshold_rel : float, optional
@@ -10775,10 +10809,10 @@ def peak_local_max(
     Returns
     -------
     Table
-        A lazy table with a row for each peak: ``rank`` 1, 2, ... from the highest peak, the
-        position in columns with names of axes (``z``, ``y``, ``x``), and the ``intensity``. Equal
-        peaks are in raster order. With ``labels``, there is a column ``label``, and peaks are
-        ordered by label unless ``num_peaks`` excludes some.
+        A lazy table with a row for each peak. The columns are ``rank`` (1, 2, ... from the highest
+        peak), the position (``z``, ``y``, ``x``), and the ``intensity``. Equal peaks are in raster
+        order. With ``labels``, there is a column ``label``, and peaks are ordered by label unless
+        ``num_peaks`` excludes some.
 
     Raises
     ------
@@ -10797,9 +10831,9 @@ def peak_local_max(
     -----
     Peaks and their order are identical to scikit-image's, which returns the positions as an array.
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
-    second finds the peaks. With ``labels``, there are two more, because in a label with a single
-    intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes each;
-    without enough memory, it raises an error.
+    second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
+    single intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes
+    each; if memory is too small, an error is raised.
 
     References
     ----------
@@ -10902,11 +10936,11 @@ def percentile(
     q : float or sequence of float
         Percentiles, from 0 to 100.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for the
+        The axes to reduce: numbers as in numpy, or names. For example, ``("y", "x")`` returns the
         percentile of each slice. All by default. ``"c"`` alone reduces the channels of each voxel:
         the result is a volume, and several percentiles are its channels.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -10938,8 +10972,8 @@ def percentile(
     next digits of the order statistics from a histogram of order-preserving keys.
 
     Along axes, one sweep collects lines of at most 4096 bytes for each percentile, if all voxels
-    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype. The result
-    then has at most 65536 elements for one percentile and 32768 for two.
+    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype. In this case,
+    the result has at most 65536 elements for one percentile, and 32768 for two.
 
     References
     ----------
@@ -10973,13 +11007,13 @@ def percentile_filter(
         The percentile, from 0 to 100, or from -100 to 0: -20 is 80. The result is a value from the
         footprint, without interpolation.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -10987,14 +11021,14 @@ def percentile_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -11013,7 +11047,7 @@ def percentile_filter(
     The result is identical to scipy's.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -11057,8 +11091,8 @@ def pixel_classifier(
     Raises
     ------
     ValueError
-        If scikit-learn is not installed, there are fewer than two classes, shapes do not match, a
-        position is outside of the volume, or a feature of an example is not finite.
+        If scikit-learn is not installed, shapes do not match, or there are fewer than two classes.
+        If a position is outside of the volume, or a feature of an example is not finite.
     TypeError
         If the examples are not integers, or ``forest`` is not one of these classifiers.
 
@@ -11069,9 +11103,9 @@ def pixel_classifier(
 
     Notes
     -----
-    Training is immediate, in this process. Labels are read piece by piece, and features are only
-    computed around examples. With the same versions of scikit-learn and numpy, the same examples
-    give the same forest. Train once, and use the saved file for all volumes.
+    Training takes place immediately, in the current process. Labels are read piece by piece, and
+    features are only computed around examples. With the same versions of scikit-learn and numpy,
+    the same examples give the same forest. Train once, and use the saved file for all volumes.
 
     References
     ----------
@@ -11115,7 +11149,7 @@ def plan(
 ) -> Plan:
     """Plan a computation without reading or writing any voxels.
 
-    Use it to check memory, I/O and the number of passes before a long run. It accepts the
+    Use it to check memory, I/O and the number of passes before a long run. `plan` accepts the
     parameters of `compute`, so the calls differ only in the name. Parameters that only matter while
     writing, such as ``overwrite`` and ``progress``, do not change the plan.
 
@@ -11127,17 +11161,17 @@ def plan(
         Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
         RAM by default.
     workers : int, optional
-        Number of slabs in flight. By default one for every four cores, and more if much of the work on
-        a slab is single-threaded and the memory suffices.
+        Number of slabs in flight. By default one slab for every four cores, and more if much of the
+        work on a slab is single-threaded and the memory suffices.
     machines : int, optional
-        Number of machines that share the slabs, for runners with several. Slabs are made small enough
-        for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
-        ``parallelism``, otherwise 1.
+        Number of machines that share the slabs, for runners with several machines. Slabs are made small
+        enough for each machine to get many. By default, Beam's option ``max_num_workers``,
+        ``num_workers`` or ``parallelism``, otherwise 1.
     threads : int, optional
         Number of threads that compute one slab; by default the cores divided by the processes.
     slab : sequence of int, optional
         Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-        It must consist of whole write units (chunks or shards) of the outputs.
+        Each slab must consist of whole write units (chunks or shards) of the outputs.
     window : int, optional
         Number of slices that are computed at a time; by default as many as the memory allows.
     journal : str, os.PathLike or dict, optional
@@ -11151,28 +11185,31 @@ def plan(
     runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
         without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-        runs with ``options`` and runs that may use more than half of the free memory. These use
+        runs with ``options`` and runs that may use more than half of the free memory. Such runs use
         ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
     options : PipelineOptions, list of str or dict, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``; not with
+        ``runner=None``.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress. By default,
         terminals and notebooks show a progress bar for runs of more than one second. Elsewhere, runs of
         more than five seconds print a line for each pass.
     accelerator : str, optional
-        The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-        as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
-        Dataflow provisions machines accordingly; other runners ignore it.
+        The accelerator for passes that run a network or use a device. The value is a Beam resource hint
+        such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+        ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.
     device : {"cpu", "cuda", "auto"}, optional
         Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
-        its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
-        fail on the GPU are then computed on the CPU. The results have the same bits.
+        its worker. "auto" does so only if there is a GPU and the estimated gain outweighs the copies.
+        With "auto", slabs that fail on the GPU are computed on the CPU. Results are bit-identical in
+        all cases.
     device_memory : int or str, optional
-        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
-        memory by default.
+        Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; by default
+        0.8 of the GPU's free memory.
     max_retries : int, default: 1
         How often to retry a step that raises the same error again, unless a machine or the storage
-        caused it. Then the run ends, even if its runner would continue to retry.
+        caused the error. After these retries, the run ends, even if its runner would continue to
+        retry.
 
     Returns
     -------
@@ -11286,10 +11323,10 @@ def predict(
         A volume or an array with up to three axes.
     model : path, callable or ModelHandler
         The path or URL of an ``.onnx`` file, or of a TorchScript (``.pt``) or `torch.export`
-        (``.pt2``) file. Alternatively, a function from float32 arrays with the axes batch, c, z, y,
-        x to arrays with the same number of patches, or an Apache Beam `ModelHandler` for numpy
-        arrays c, z, y, x. Input channels are the volume's channels. A network for ``(batch, c, y,
-        x)`` runs slice by slice.
+        (``.pt2``) file. Alternatively, a function of float32 arrays with the axes batch, c, z, y,
+        x, which returns arrays with the same number of patches. An Apache Beam `ModelHandler` for
+        numpy arrays c, z, y, x is accepted as well. Input channels are the volume's channels. A
+        network for ``(batch, c, y, x)`` runs slice by slice.
     mode : {"auto", "valid", "blend"}, default: "auto"
         ``"valid"``: equal to one pass over the whole volume; patches overlap by ``context``, which
         is discarded. ``"blend"``: patches overlap and are averaged with weights. ``"auto"`` is
@@ -11297,19 +11334,19 @@ def predict(
         output of the network; otherwise it is ``"blend"``.
     patch : int or sequence of int, optional
         Input extent of the network along z, y, x (y, x for a network of slices). Larger patches
-        discard less and need more memory. By default, up to two million voxels; if the size does
+        discard less and need more memory. By default, up to two million voxels. If the size does
         not change the result, the plan selects the size that fits in memory and discards least.
     context : int or sequence, optional
-        The reach of the network: how far the result of a voxel depends on others. One number for all
-        axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
+        The reach of the network: how far away voxels can affect the result of a voxel. One number
+        for all axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
     stride : int or sequence of int, optional
-        The product of the network's pooling factors: if the input is shifted by multiples of it,
-        the result is shifted equally. Patches start at multiples of it.
+        The product of the network's pooling factors. If the input is shifted by multiples of the
+        stride, the result is shifted equally. Patches start at multiples of the stride.
     overlap : int or sequence of int, optional
         Number of voxels shared by adjacent patches, for ``mode="blend"``; half a patch by default.
     blend : {"bump", "gaussian", "linear", "none"}, default: "bump"
-        The weights for ``mode="blend"``: chunkflow's bump function, nnU-Net's Gaussian (sigma is an
-        eighth of a patch), linear towards the middle, or constant.
+        The weights for ``mode="blend"``: chunkflow's bump function, nnU-Net's Gaussian, linear
+        towards the middle, or constant. The sigma of the Gaussian is an eighth of a patch.
     slices : int, optional
         For a network of slices: the odd number of neighbouring slices that are its input channels.
     channels_out : int or sequence of str, optional
@@ -11324,18 +11361,19 @@ def predict(
         voxels such as ``("1%", "99%")``. ``"patch"`` normalizes each patch to mean 0 and standard
         deviation 1; the result then depends on the grid of patches.
     mask : Volume or numpy.ndarray, optional
-        The network is not run on patches without a nonzero voxel of this mask in their results.
+        A mask. The network is not run on patches that contribute to no nonzero voxel of the mask.
     fill : float, default: 0.0
         The result where the network is not run.
     augment : {"flips", "rot90", "d4", "cube"}, optional
-        Which transformed copies of each patch to average over: flips along all axes (8 runs of the
-        network), quarter turns in the plane (4), these and their mirror images (8), or all
-        rotations and reflections of a cube (48).
+        The transformed copies of each patch to average over. ``"flips"`` are flips along all axes
+        (8 runs of the network), and ``"rot90"`` quarter turns in the plane (4). ``"d4"`` adds the
+        mirror images of the turns (8), and ``"cube"`` includes all rotations and reflections of a
+        cube (48).
     offsets : sequence, optional
-        For ``augment`` with channels that describe pairs of voxels, such as affinities: for each
-        channel, the offset along z, y, x (y, x for a network of slices) from a voxel to the other
-        voxel of the pair, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are affinities between
-        each voxel and the previous one. The context grows by the longest offset.
+        Required for ``augment`` if channels describe pairs of voxels, such as affinities. For each
+        channel, pass None or the offset from a voxel to the other voxel of the pair. Offsets are
+        along z, y, x, or y, x for a network of slices. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are
+        affinities between each voxel and the previous one. The context grows by the longest offset.
     edges : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, like ``mode`` of `gaussian_filter`.
     cval : float, default: 0.0
@@ -11344,10 +11382,10 @@ def predict(
         The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available. On CUDA,
         deterministic algorithms without TF32 are requested; bits may differ from the CPU's.
     name : str, optional
-        With ``version``, identifies the function when a run is resumed. Without it, a run with
-        this function cannot be resumed.
+        Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+        run with this function cannot be resumed.
     version : str or int, optional
-        Change it when you change the function.
+        Change the version when you change the function.
 
     Returns
     -------
@@ -11357,9 +11395,9 @@ def predict(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the network fails on a patch of noise, or returns numbers
-        that are not finite or an unexpected number of channels. If ``model`` is a PyTorch file
-        and ``options.trust_models`` is False, because such files can execute code.
+        If a parameter is out of range, or the network fails on a patch of noise. If it returns
+        numbers that are not finite, or an unexpected number of channels. If ``model`` is a PyTorch
+        file and ``options.trust_models`` is False, because such files can execute code.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``model`` cannot be run.
     FileNotFoundError, ImportError
@@ -11373,10 +11411,11 @@ def predict(
     Notes
     -----
     One sweep; percentiles need additional sweeps. `predict` runs the network twice on noise, to
-    determine its shapes and memory, and whether it returns the same bits. If it does not, a warning
-    is issued, and the result is stored and never computed twice. NaN voxels are passed to the
-    network. NaN or infinity from a patch without such voxels is an error of the run. The digest of
-    the file is a part of the run's identity; workers read the file from its original location.
+    determine its shapes and memory, and whether it returns the same bits. If the bits differ, a
+    warning is issued, and the result is stored and never computed twice. NaN voxels are passed to
+    the network. If the network returns NaN or infinity for a patch without such voxels, the run
+    stops with an error. The digest of the file is a part of the run's identity; workers read the
+    file from its original location.
 
     References
     ----------
@@ -11406,7 +11445,8 @@ def preview(
 
     Use it to look at a large volume in seconds. Stored volumes are subsampled: a coarse level of
     the pyramid or every n-th voxel is read. Expressions are computed at full resolution: whole
-    planes if little data must be read, otherwise only their centre. A note reports which.
+    planes if little data must be read, otherwise only their centre. A note reports which of the two
+    was computed.
 
     Parameters
     ----------
@@ -11421,8 +11461,8 @@ def preview(
     percentiles : tuple of float, default: (0.5, 99.5)
         Percentiles of the intensities to show as black and white.
     labels : bool, Volume or numpy.ndarray, optional
-        Whether voxels are labels, each with its own colour; by default for results of `label`, and
-        for integers of 32 and 64 bits. Alternatively, labels of the same shape, bool or integers,
+        Whether voxels are labels, each with its own colour. By default, results of `label` and
+        integers of 32 and 64 bits are. Alternatively, labels of the same shape, bool or integers,
         with boundaries to draw on the picture.
     most_bytes : int, default: 536870912
         Maximum bytes of chunks to read: for each section of a stored volume, or for all sections of
@@ -11436,8 +11476,8 @@ def preview(
     Raises
     ------
     ValueError
-        If ``at`` is outside of the volume, a parameter is out of range, labels have a different
-        shape, or every section would read more than ``most_bytes``.
+        If ``at`` is outside of the volume, a parameter is out of range, or labels have a different
+        shape. If every section would read more than ``most_bytes``.
 
     See Also
     --------
@@ -11445,8 +11485,8 @@ def preview(
 
     Notes
     -----
-    For a large volume, whole-volume numbers and labels are only computed for its centre. The note
-    reports this.
+    For a large volume, whole-volume numbers and labels are only computed for its centre. A note
+    next to the picture reports this.
 
     Examples
     --------
@@ -11467,7 +11507,7 @@ def prewitt(
 ) -> Volume:
     """Compute the Prewitt derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along the others.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along all other axes.
 
     Parameters
     ----------
@@ -11477,7 +11517,7 @@ def prewitt(
         The axis of the derivative, counted from 0, or backwards from -1.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -11529,11 +11569,11 @@ def probe_model(
     Parameters
     ----------
     model : path, callable or ModelHandler
-        An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c,
-        z, y, x, or an Apache Beam `ModelHandler` for numpy arrays c, z, y, x.
+        An ``.onnx``, ``.pt`` or ``.pt2`` file, or a function of float32 arrays with the axes batch,
+        c, z, y, x. An Apache Beam `ModelHandler` for numpy arrays c, z, y, x is accepted as well.
     patch : int or sequence of int, default: 64
-        Input extent along z, y, x, or y, x for a network of slices. It must be more than twice the
-        reach on each side.
+        Input extent along z, y, x, or y, x for a network of slices. The extent must be more than
+        twice the reach on each side.
     channels : int, optional
         Number of input channels; by default from the file, or 1.
     device : {"auto", "cpu", "cuda"}, default: "auto"
@@ -11560,9 +11600,9 @@ def probe_model(
     Notes
     -----
     The stride is determined by shifting noise. Then single planes near the centre are changed, one
-    for each position relative to the stride, up and down, and changes in the result are located.
-    Dependencies that none of these changes reveal are not detected. The network runs twice for each
-    such plane, and once for each shift.
+    for each position relative to the stride. Each plane is changed up and down, and changes in the
+    result are located. Dependencies that none of these changes reveal are not detected. The network
+    runs twice for each such plane, and once for each shift.
 
     References
     ----------
@@ -11597,15 +11637,16 @@ def profile_line(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and one time point.
     src, dst : sequence of float
-        The ends of the line, in voxels, one number for each axis. Both are part of the profile.
+        The ends of the line, in voxels, one number for each axis. Both ends are part of the
+        profile.
     linewidth : int, default: 1
         The number of samples across the line, for two axes.
     order : int, optional
         Order of interpolation: 0 is the nearest voxel, 1 is linear, and 2 to 5 are splines, which
-        read the whole image. By default 0 for bool and 1 for other dtypes.
+        read the whole image. By default, the order is 0 for bool and 1 for other dtypes.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -11623,9 +11664,9 @@ def profile_line(
     Raises
     ------
     ValueError
-        If a point does not have a finite number for each axis, the profile has more than 4,194,304
-        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 5 (above 0 for
-        bool).
+        If a point does not have a finite number for each axis, or ``order`` is above 5 (above 0 for
+        bool). If the profile has more than 4,194,304 samples, or ``linewidth`` is above 1 for three
+        axes.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -11692,10 +11733,10 @@ def random_noise(
     amount : float, optional
         Fraction of voxels to set, 0 to 1; 0.05 by default.
     salt_vs_pepper : float, optional
-        Fraction of salt among them, 0 to 1; 0.5 by default.
+        Fraction of salt among the set voxels, 0 to 1; 0.5 by default.
     peak : float, optional
         Number of photons for a voxel of 1; 256 by default for integers of 8 bits, 65536 for 16
-        bits. It is required for other dtypes.
+        bits. The parameter is required for all other dtypes.
     low : float, optional
         Minimum of uniform noise; -0.1 by default.
     high : float, optional
@@ -11758,16 +11799,16 @@ def rank_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     rank : int
-        The rank: 0 is the smallest value, 1 the next one, -1 the largest, and -2 the second
+        The rank: 0 is the smallest value, 1 the second smallest, -1 the largest, and -2 the second
         largest.
     size : int or sequence of int, optional
-        Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
         ``footprint``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -11775,14 +11816,14 @@ def rank_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -11801,7 +11842,7 @@ def rank_filter(
     The result is identical to scipy's.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -11826,18 +11867,19 @@ def reconstruction(
     seed : Volume or numpy.ndarray
         The initial volume: nowhere above the mask for dilation, nowhere below the mask for erosion.
     mask : Volume or numpy.ndarray
-        The limit, with the same shape. It must not contain NaN; both volumes may contain infinity.
+        The limit, with the same shape. The mask must not contain NaN; both volumes may contain
+        infinity.
     method : {"dilation", "erosion"}, default: "dilation"
         ``"dilation"`` grows the seed, ``"erosion"`` shrinks it.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes both. scikit-image returns the same values as
-        floats. A zero that does not come from the mask is 0.0, never -0.0.
+        A volume of the dtype to which numpy promotes both volumes. scikit-image returns the same
+        values as floats. A zero that does not come from the mask is 0.0, never -0.0.
 
     Raises
     ------
@@ -11855,11 +11897,11 @@ def reconstruction(
     Notes
     -----
     Three sweeps, regardless of how far the seed grows. Each voxel of a basin of the mask has a
-    monotonic path to the basin's end, so the result is the mask, clipped to one level per basin.
-    Two sweeps find the basins, as in `watershed`. A table of the passes between basins determines
-    the levels. One worker holds this table, about 150 bytes for each basin and 100 for each pair of
-    touching basins; without enough memory, it raises an error. A noisy volume has a basin for every
-    few voxels: smooth it first, or allow more memory.
+    monotonic path to the basin's end. The result is therefore the mask, clipped to one level per
+    basin. Two sweeps find the basins, as in `watershed`. A table of the passes between basins
+    determines the levels. One worker holds this table, about 150 bytes for each basin and 100 for
+    each pair of touching basins; if memory is too small, an error is raised. A noisy volume has a
+    basin for every few voxels: smooth it first, or allow more memory.
 
     References
     ----------
@@ -11891,10 +11933,10 @@ def region_adjacency(
     labels : Volume or numpy.ndarray
         Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
-        A boundary volume with the shape of the labels, e.g. membrane probabilities.
+        A boundary volume with the shape of the labels, such as membrane probabilities.
     affinities : Volume or numpy.ndarray, optional
-        Three channels instead of ``intensity`` (axes c, z, y, x): the affinity of each voxel with
-        the previous one along z, y and x, as numbers of at most 32 bits.
+        Instead of ``intensity``, a volume with three channels (axes c, z, y, x), of at most 32
+        bits. The channels are the affinity of each voxel with the previous voxel along z, y and x.
     value : {"max", "mean"}, default: "max"
         The value of a face with ``intensity``: the maximum or mean of its two voxels.
     bins : int, default: 0
@@ -11965,31 +12007,32 @@ def regionprops_table(
         name ``intensity_image`` is also accepted. Each of several channels has its own columns,
         which end with its name or number, as in ``intensity_mean-DAPI``.
     properties : str or sequence of str, optional
-        Names of the properties, or one name, as in scikit-image: ``num_pixels``, ``area``,
-        ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,
-        ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (for two axes); with
-        ``intensity`` also ``intensity_min``, ``intensity_max``, ``intensity_mean``,
-        ``intensity_std`` and ``centroid_weighted``. Properties that scikit-image lacks are
-        ``principal_axes``, ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. All
-        these are computed by default. On request: ``area_bbox``, ``area_convex``,
-        ``centroid_local``, ``solidity``, ``feret_diameter_max``, ``euler_number``,
-        ``inertia_tensor``, ``moments``, ``moments_central`` and ``moments_normalized`` (exponents
-        up to 3 in total); for two axes ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and
-        ``moments_hu`` (the last three for voxels with equal sides); with ``intensity``
-        ``minimum_position`` and ``maximum_position`` (in voxels, the first of several; scipy's
-        names), ``centroid_weighted_local``, ``moments_weighted``, ``moments_weighted_central``,
-        ``moments_weighted_normalized`` and (for two axes) ``moments_weighted_hu``, and with
-        integers of up to 16 bits ``intensity_median``. ``area_filled`` includes the holes of a
-        region, and is the last column; it needs stored labels, and reads the bounding box of each
-        region.
+        Names of the properties, or one name, as in scikit-image. These are computed by default:
+        ``num_pixels``, ``area``, ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``,
+        ``axis_major_length``, ``axis_minor_length``, ``inertia_tensor_eigvals``, and
+        ``orientation`` for two axes. With ``intensity``, so are ``intensity_min``,
+        ``intensity_max``, ``intensity_mean``, ``intensity_std`` and ``centroid_weighted``. The
+        defaults also include properties that scikit-image lacks: ``principal_axes``,
+        ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. These are computed on
+        request: ``area_bbox``, ``area_convex``, ``centroid_local``, ``solidity``,
+        ``feret_diameter_max``, ``euler_number``, ``inertia_tensor``, ``moments``,
+        ``moments_central`` and ``moments_normalized``. Exponents of moments are up to 3 in total.
+        Two axes add ``eccentricity``, and for voxels with equal sides ``perimeter``,
+        ``perimeter_crofton`` and ``moments_hu``. With ``intensity``, you can request
+        ``centroid_weighted_local``, ``moments_weighted``, ``moments_weighted_central``,
+        ``moments_weighted_normalized``, and ``moments_weighted_hu`` for two axes.
+        ``minimum_position`` and ``maximum_position`` are in voxels, the first of several; their
+        names are scipy's. ``intensity_median`` needs integers of up to 16 bits. ``area_filled``
+        includes the holes of a region, and is the last column; it needs stored labels, and reads
+        the bounding box of each region.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
-        default. ``"voxel_size"`` uses the volume's.
+        Extent of a voxel, for areas, centroids and lengths: one value for all axes or one per axis; 1
+        by default. ``"voxel_size"`` uses the voxel size of the volume.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities raise an error on computation or are ignored.
     intensity_quantiles : sequence of float, default: ()
-        Quantiles, from 0 to 1, of integer intensities of up to 16 bits, computed as by
-        `numpy.quantile`, in columns such as ``intensity_quantile-0.25``.
+        Quantiles to compute, from 0 to 1, as in `numpy.quantile`. Intensities must be integers of
+        up to 16 bits. The columns have names such as ``intensity_quantile-0.25``.
     extra_properties : sequence or mapping of callable, default: ()
         Functions of a region's mask in its bounding box, or of its mask and intensities, as in
         scikit-image. Each returns a number for a column with the function's name, as float64 or
@@ -12065,8 +12108,8 @@ def register(
         Maximum shift of the centre along each axis, in voxels; half of the volume by default.
         Shifts are rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
-        The minimum correlation of the aligned voxels. It must also be significant: unrelated
-        volumes would correlate as much in less than one in a million cases.
+        The minimum correlation of the aligned voxels. The correlation must also be significant:
+        unrelated volumes would correlate as much in less than one in a million cases.
     max_voxels : int, default: 2097152
         Both volumes are downsampled until they have fewer voxels than this. The error of shifts is
         about 0.05 downsampled voxels.
@@ -12083,8 +12126,8 @@ def register(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the volumes differ in axes or voxel size, have several
-        channels, time points or no voxels, or no transform reaches ``min_quality``.
+        If a parameter is out of range, or no transform reaches ``min_quality``. If the volumes
+        differ in axes or voxel size, or have several channels, time points or no voxels.
     TypeError
         If an input is neither a volume nor an array.
 
@@ -12100,8 +12143,8 @@ def register(
     by phase correlation, and then by least squares of intensities, over levels of half the extent
     each. Intensities may differ by a gain and an offset, but not in kind.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -12166,16 +12209,16 @@ def register_frames(
     Returns
     -------
     ComputedTable
-        A row for each frame: ``t``; the position of its first voxel in the aligned movie, ``z``,
-        ``y`` and ``x``; the entries of the matrix, ``m_zz`` to ``m_xx``; and ``links``,
-        ``confirmed``, ``quality`` and ``residual``, as in `register_slices`. Two-dimensional frames
-        have no columns for z.
+        A row for each frame ``t``. ``z``, ``y`` and ``x`` are the position of its first voxel in
+        the aligned movie, and ``m_zz`` to ``m_xx`` are the entries of the matrix. ``links``,
+        ``confirmed``, ``quality`` and ``residual`` are as in `register_slices`. Two-dimensional
+        frames have no columns for z.
 
     Raises
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, no time axis, or no
-        voxels. With ``method="keypoints"``, also as in `register_slices`.
+        voxels. With ``method="keypoints"``, also for the reasons listed in `register_slices`.
     TypeError
         If ``movie`` is neither a volume nor an array.
 
@@ -12234,8 +12277,8 @@ def register_slices(
     method : {"intensity", "keypoints"}, default: "intensity"
         How to find the first approximation for two slices. ``"intensity"`` compares their voxels,
         and finds rotations of up to 30 degrees. ``"keypoints"`` matches SIFT keypoints from
-        scikit-image, and finds any rotation if slices have distinct structures. It is not available
-        for ``model="translation"``.
+        scikit-image, and finds any rotation if slices have distinct structures. Keypoints are not
+        available for ``model="translation"``.
     neighbours : int, default: 3
         Number of subsequent slices to compare each slice with. More than 1 bridges bad slices and
         prevents errors from adding up.
@@ -12259,12 +12302,12 @@ def register_slices(
     Returns
     -------
     ComputedTable
-        A row for each slice: ``z``; the position of its first voxel in the aligned volume, ``y``
-        and ``x``; the matrix that maps its indices, ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``; the
-        number of ``links`` to other slices; ``confirmed``, whether links agree with each other on
-        this slice; their mean ``quality``; and ``residual``, the largest distance in voxels by
-        which a link disagrees. A slice without links is placed between its neighbours, with the
-        matrix of the nearest linked slice.
+        A row for each slice ``z``. ``y`` and ``x`` are the position of its first voxel in the
+        aligned volume, and ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx`` are the matrix that maps its
+        indices. ``links`` is the number of links to other slices, and ``quality`` their mean
+        quality. ``confirmed`` is true if links agree with each other on this slice. ``residual`` is
+        the largest distance in voxels by which a link disagrees. A slice without links is placed
+        between its neighbours, with the matrix of the nearest linked slice.
 
     Raises
     ------
@@ -12288,13 +12331,13 @@ def register_slices(
     One sweep downsamples the stack. The downsampled planes are held in memory, up to
     ``options.max_inmemory``. Pairs are aligned first by phase correlation or keypoints, and then by
     least squares of intensities. Keypoints are detected in planes that are downsampled to at most
-    256 voxels a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms
-    are solved together, without links that contradict the others. Links that may be due to chance
-    are also excluded. Unrelated slices must reach the correlation in less than one in a thousand
-    cases, or one in a million if no other links confirm it.
+    256 voxels a side. The model is fitted to them by RANSAC with a fixed seed. All transforms are
+    solved together, without links that contradict other links. Links that may be due to chance are
+    also excluded. A link is used only if unrelated slices would reach its correlation in less than
+    one in a thousand cases. If no other links confirm it, the limit is one in a million.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -12342,7 +12385,7 @@ def register_tiles(
         found.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance between two tiles, in voxels; one number for all axes or
-        one for each. If a position is wrong by at most n voxels, a distance is wrong by at most 2
+        one per axis. If a position is wrong by at most n voxels, a distance is wrong by at most 2
         n.
     min_quality : float, default: 0.5
         Minimum correlation of the voxels in the overlap for linking two tiles.
@@ -12359,24 +12402,25 @@ def register_tiles(
     Returns
     -------
     positions : ComputedTable
-        A row for each tile, in order: its position ``z``, ``y`` and ``x``, with a column for each
-        axis; the entries of its matrix, such as ``m_zz``, unless the model is a translation; the
-        number of ``links`` to other tiles; ``residual``, the largest distance in voxels by which a
-        link disagrees in its overlap; and ``confirmed``, whether links of the tile are in a loop
-        that agrees. Tiles without links keep their given position, and linked tiles keep the mean
-        of theirs. With ``reference``, all tiles are then shifted together, including tiles without
-        links.
+        A row for each tile, in order. ``z``, ``y`` and ``x`` are its position, with a column for
+        each axis. Unless the model is a translation, there are columns for the entries of its
+        matrix, such as ``m_zz``. ``links`` is the number of links to other tiles, and ``residual``
+        is the largest distance in voxels by which a link disagrees in its overlap. ``confirmed`` is
+        true if links of the tile are in a loop that agrees. Tiles without links keep their given
+        position, and linked tiles keep the mean of their given positions. With ``reference``, all
+        tiles are then shifted together, including tiles without links.
     pairs : ComputedTable
-        A row for each pair of tiles that should overlap: ``a`` and ``b``; their measured distance
-        along each axis at the centre of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
-        ``quality``, the correlation; ``residual``; ``used``, whether the pair determines the
-        positions; and ``confirmed``, whether it is in a loop of used pairs that agree.
+        A row for each pair of tiles, ``a`` and ``b``, that should overlap. ``shift_z``, ``shift_y``
+        and ``shift_x`` are their measured distance along each axis at the centre of the overlap.
+        ``quality`` is the correlation, and ``residual`` is as for tiles. ``used`` is true if the
+        pair determines the positions, and ``confirmed`` if it is in a loop of used pairs that
+        agree.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, there is not one position for each tile, or tiles differ in
-        axes or voxel size, or have several channels, time points or no voxels.
+        If a parameter is out of range, or there is not one position for each tile. If tiles differ
+        in axes or voxel size, or have several channels, time points or no voxels.
     TypeError
         If a tile is neither a volume nor an array.
 
@@ -12390,14 +12434,14 @@ def register_tiles(
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
     squares of intensities. The positions of all tiles are solved together, without pairs that
-    contradict the others. Pairs that may match by chance, because they overlap little, are empty or
-    have repeating structures, are also excluded. Unrelated tiles must match as well in less than
-    one in a thousand cases, or one in a million if no loop of other pairs confirms the pair.
-    Without ``reference``, the mean of all positions does not change. The mean of affine matrices is
-    the identity.
+    contradict other pairs. Pairs that may match by chance, because they overlap little, are empty
+    or have repeating structures, are also excluded. A pair is used only if unrelated tiles would
+    match as well in less than one in a thousand cases. If no loop of other pairs confirms the pair,
+    the limit is one in a million. Without ``reference``, the mean of all positions does not change.
+    The mean of affine matrices is the identity.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -12430,12 +12474,13 @@ def relabel(
     labels : Volume or numpy.ndarray
         Labels, bool or integers from 0.
     mapping : dict, pair of array_like, table, Table or path
-        New values by label: a dict, two arrays (labels and values), a pyarrow or pandas table, a lazy
-        table such as from `cut`, or a Parquet file or folder of such files. Integers are kept
-        exactly, up to uint64; fractional values need a float ``dtype``.
+        New values by label: a dict, two arrays (labels and values), or a table. A table can be a
+        pyarrow or pandas table, a lazy table such as from `cut`, a Parquet file, or a folder of
+        Parquet files. Integers are kept exactly, up to uint64; fractional values need a float
+        ``dtype``.
     missing : {"error", "keep"} or number, default: "error"
-        How to treat labels that the mapping lacks: raise an error on computation, keep them, or
-        replace them with this number. 0 stays 0 unless it is mapped.
+        How to treat labels that the mapping lacks: raise an error on computation, keep the labels,
+        or replace them with this number. 0 stays 0 unless it is mapped.
     dtype : dtype, optional
         Dtype of the result; the dtype of the mapping's values by default.
     columns : sequence of str, optional
@@ -12452,7 +12497,7 @@ def relabel(
     ------
     ValueError
         If ``dtype`` cannot hold the values, or the table lacks the columns. On computation, if a
-        label is missing. The message contains it.
+        label is missing. The message contains the label.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or the mapping
         has an unsupported type.
@@ -12466,9 +12511,9 @@ def relabel(
     Notes
     -----
     One sweep. Every worker keeps mappings of time points in memory. All other lazy tables, and
-    files with more than a million rows, are looked up by key in one additional sweep. No worker
-    then holds the whole mapping. If a lazy table depends on volumes, they must have the labels'
-    shape, and are processed in the first of the two sweeps.
+    files with more than a million rows, are looked up by key in one additional sweep. In this case,
+    no worker holds the whole mapping. If a lazy table depends on volumes, they must have the
+    labels' shape, and are processed in the first of the two sweeps.
 
     References
     ----------
@@ -12528,7 +12573,8 @@ def relabel_sequential(
     Notes
     -----
     Two sweeps: the first collects the labels, and the second writes the result. Memory grows with
-    the labels of one slab, about 24 bytes each, and several times that while they are merged.
+    the labels of one slab, about 24 bytes each. While they are merged, memory is several times as
+    large.
 
     References
     ----------
@@ -12560,8 +12606,8 @@ def remove_small_holes(
     max_size : int or str, default: 64
         The largest size to fill: a number of voxels, or a physical volume such as ``"0.001 um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     structure : array_like, optional
         The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
         symmetric about the centre.
@@ -12590,8 +12636,8 @@ def remove_small_holes(
     also filled.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -12617,14 +12663,14 @@ def remove_small_objects(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A bool volume, to use its connected components, or integer labels, to count the voxels of each
-        label even if they are not connected. 0 is background.
+        A bool volume, which is divided into connected components, or integer labels. The voxels of a
+        label are counted together even if they are not connected. 0 is background.
     max_size : int or str, default: 64
         The largest size to remove: a number of voxels, or a physical volume such as ``"0.001
         um^3"``.
     connectivity : {1, 2, 3}, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-        include shared edges, 3 to include shared corners.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners.
     min_size : int or str, optional
         The smallest size to keep, instead of ``max_size``.
     structure : array_like, optional
@@ -12654,8 +12700,8 @@ def remove_small_objects(
     The result is identical to scikit-image's.
 
     Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-    grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-    slabs. It does not grow with the total number of components.
+    grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+    blocks of slabs. Memory does not grow with the total number of components.
 
     References
     ----------
@@ -12689,10 +12735,11 @@ def rescale_intensity(
         lazy numbers: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result. ``"dtype"`` is the range of an integer dtype, without negative
-        numbers if ``in_range`` has none; for floats, it is 0 to 1 or -1 to 1.
+        numbers if ``in_range`` has none. For floats, the range is 0 to 1 under the same condition,
+        otherwise -1 to 1.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
-        The remaining voxels do not count for ``"image"``, but are also changed.
+        Only voxels with a nonzero mask are included; all voxels by default.
+        Voxels outside of the mask do not count for ``"image"``, but are also changed.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     dtype : dtype, optional
@@ -12708,7 +12755,7 @@ def rescale_intensity(
     Raises
     ------
     ValueError
-        If a range is invalid or not ascending; on computation with ``"image"``, if an included
+        If a range is invalid or not ascending. On computation with ``"image"``, if an included
         voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool.
@@ -12745,7 +12792,7 @@ def rfftn(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: real numbers without channels.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
         The last of these is halved, from n to ``n // 2 + 1`` frequencies.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.rfftn`.
@@ -12753,14 +12800,14 @@ def rfftn(
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
-        the voxel size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
+        is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
+        dtypes. The result keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
+        If the axis does not exist, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -12812,8 +12859,8 @@ def rgb2gray(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     Notes
     -----
@@ -12856,8 +12903,8 @@ def rgb2hed(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -12910,8 +12957,8 @@ def rgb2hsv(
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     Notes
     -----
@@ -12953,9 +13000,9 @@ def richardson_lucy(
         scales integers to the range from 0 to 1.
         Negative voxels count as 0.
     psf : array_like of float, or path
-        The point spread function, or the path of a file that contains it. It has one dimension for each
-        axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
-        sum. An extent of 1 along z deconvolves slice by slice.
+        The point spread function, or the path of a file that contains it. The array has one dimension
+        for each axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. The
+        function is divided by its sum. An extent of 1 along z deconvolves slice by slice.
         No number may be negative.
     iterations : int, default: 50
         Number of iterations. More iterations restore finer detail but amplify noise.
@@ -12964,17 +13011,17 @@ def richardson_lucy(
         plain method.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
         and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
         d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     context : int or sequence of int, optional
-        Number of voxels that each block discards at each face; one number for all axes or one for
-        each. By default four times the distance that contains all but 1e-4 of ``psf``.
+        Number of voxels that each block discards at each face; one number for all axes or one per
+        axis. By default four times the distance that contains all but 1e-4 of ``psf``.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32, and discard at most half of their extent along
+        voxels of float64, or four million of float32. Blocks discard at most half of their extent along
         each axis.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -13000,13 +13047,13 @@ def richardson_lucy(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It
-    depends on ``patch`` and ``context``. In tests with Gaussians and the default context, two grids
-    of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The volume is
-    extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were
-    data. scikit-image uses zeros there, which makes the estimate brighter at the edges; in the
-    interior, the results agree. Computation is in the result's default dtype. The first estimate is
-    constant.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. The
+    result depends on ``patch`` and ``context``. In tests with Gaussians and the default context,
+    two grids of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The
+    volume is extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if
+    they were data. scikit-image uses zeros beyond the edges, which makes the estimate brighter at
+    the edges; in the interior, the results agree. Computation is in the result's default dtype. The
+    first estimate is constant.
 
     One sweep. A slab needs whole blocks, and memory for nine arrays (thirteen with ``tv``) with
     this dtype and a block's shape. Each iteration needs four Fourier transforms of each block.
@@ -13047,9 +13094,9 @@ def richardson_lucy_residuals(
         scales integers to the range from 0 to 1.
         Negative voxels count as 0.
     psf : array_like of float, or path
-        The point spread function, or the path of a file that contains it. It has one dimension for each
-        axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
-        sum. An extent of 1 along z deconvolves slice by slice.
+        The point spread function, or the path of a file that contains it. The array has one dimension
+        for each axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. The
+        function is divided by its sum. An extent of 1 along z deconvolves slice by slice.
         No number may be negative.
     iterations : int, default: 50
         The number of iterations and of results.
@@ -13057,7 +13104,7 @@ def richardson_lucy_residuals(
         Weight of the total variation, as in `richardson_lucy`.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
         and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
         d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
@@ -13066,7 +13113,7 @@ def richardson_lucy_residuals(
         Number of voxels that each block discards at each face, as in `richardson_lucy`.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32, and discard at most half of their extent along
+        voxels of float64, or four million of float32. Blocks discard at most half of their extent along
         each axis.
 
     Returns
@@ -13169,17 +13216,17 @@ def rolling_ball(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     radius : float, str or sequence of them, default: 100
-        Radius of the ball, in voxels or as a length such as ``"15 um"``, which needs a volume with a
-        voxel size. One for all axes or, for an ellipsoid, one for each; 0 along z filters slice by
-        slice. The largest radius, in voxels, is also the height in units of intensity.
+        Radius of the ball, in voxels or as a length such as ``"15 um"``. Lengths need a volume with
+        a voxel size. One value for all axes or, for an ellipsoid, one per axis; 0 along z filters
+        slice by slice. The largest radius, in voxels, is also the height in units of intensity.
     kernel : array_like of float, optional
-        The heights of a custom ball, one dimension for each axis, infinite outside of it.
+        The heights of a custom ball, with one dimension per axis, infinite outside of it.
         scikit-image's ``ellipsoid_kernel(shape, intensity)`` returns one with a given height.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -13239,14 +13286,14 @@ def rotate(
         shape.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -13313,7 +13360,7 @@ def sato(
         Whether to find dark ridges on a bright background, instead of bright ridges.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -13373,8 +13420,8 @@ def save_transforms(
     transforms : array_like, table or path
         For each tile, its position or a matrix, in voxels, such as the table from `register_tiles`.
     target : path, optional
-        The XML file to write for BigStitcher. OME-Zarr images need none, because their own metadata
-        is changed in place.
+        The XML file to write for BigStitcher. OME-Zarr images need no ``target``, because their own
+        metadata is changed in place.
     index : dict, optional
         The time point and the channel of the tiles. In BigStitcher, other views keep their
         registrations.
@@ -13422,8 +13469,8 @@ def scharr(
 ) -> Volume:
     """Find edges by the Scharr derivative along an axis, or the magnitude of several.
 
-    It depends less on the direction of an edge than `sobel`. The weights are ``[-1, 0, 1]`` along
-    the axis, and ``[3, 10, 3] / 16`` along the others.
+    The result depends less on the direction of an edge than for `sobel`. The weights are ``[-1, 0,
+    1]`` along the axis, and ``[3, 10, 3] / 16`` along all other axes.
 
     Parameters
     ----------
@@ -13436,7 +13483,7 @@ def scharr(
         The result is the square root.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -13501,10 +13548,11 @@ def segment_iou(
     Returns
     -------
     Table
-        A lazy table with a row for each label of ``truth``: ``label``, ``num_pixels``, the
-        ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels,
-        ``iou`` (intersection over union), and ``dice`` (twice the intersection over the sum of both
-        sizes). The smallest of equally good labels is selected; without overlap, all are 0.
+        A lazy table with a row for each label of ``truth``. ``label`` and ``num_pixels`` describe
+        this label, and ``best_label`` and ``best_num_pixels`` the best label of ``test``.
+        ``intersection`` is the number of voxels that both share, ``iou`` is the intersection over
+        union, and ``dice`` is twice the intersection over the sum of both sizes. The smallest of
+        equally good labels is selected; without overlap, all columns of the best label are 0.
 
     Raises
     ------
@@ -13550,8 +13598,8 @@ def separate_stains(
         dtype, floats from 0 to 1.
     matrix : array_like of 3 x 3
         A matrix that converts logarithms of red, green and blue to stains, like
-        ``skimage.color.hdx_from_rgb``. It is the inverse of the matrix with the stains' colours as
-        rows.
+        ``skimage.color.hdx_from_rgb``. This matrix is the inverse of the matrix with the stains'
+        colours as rows.
     names : sequence of str, optional
         Names of the three stains.
     dtype : dtype, optional
@@ -13565,11 +13613,11 @@ def separate_stains(
     Raises
     ------
     ValueError
-        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, there
-        are not three different names, or ``dtype`` is not float32 or float64.
+        If the volume does not have three channels, there are not three different names, or the
+        matrix is not 3 x 3 finite numbers. If ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -13608,18 +13656,18 @@ def shift(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     shift : float, str or sequence of them
-        Distance in voxels, or as a length such as ``"-15 nm"``, which needs a volume with a voxel
-        size. One for all axes or one for each.
+        Distance in voxels, or as a length such as ``"-15 nm"``. Lengths need a volume with a voxel
+        size. One value for all axes or one per axis.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -13679,12 +13727,12 @@ def signed_distance(
     mask : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's, so distances are in its unit.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
+        the voxel size of the volume, so distances are in its unit.
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep.
 
     Returns
     -------
@@ -13741,8 +13789,8 @@ def sin(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -13778,8 +13826,8 @@ def sinh(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -13801,7 +13849,7 @@ def sobel(
 ) -> Volume:
     """Compute the Sobel derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along the others.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along all other axes.
 
     Parameters
     ----------
@@ -13811,7 +13859,7 @@ def sobel(
         The axis of the derivative, counted from 0, or backwards from -1.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -13860,7 +13908,7 @@ def spline_filter(
 ) -> Volume:
     """Compute the coefficients of the B-spline through all voxels.
 
-    Use it to look at the coefficients, or to compute several transforms with ``prefilter=False``.
+    Use it to inspect the coefficients, or to compute several transforms with ``prefilter=False``.
     `zoom`, `shift`, `rotate`, `affine_transform` and `map_coordinates` otherwise compute them.
 
     Parameters
@@ -13870,9 +13918,10 @@ def spline_filter(
     order : int, default: 3
         The order of the spline, from 2 to 5; with 0 and 1, voxels are their own coefficients.
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
-        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
-        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges. ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), and ``"grid-wrap"`` repeats
+        the volume. All other modes mirror it at the centre of the outer voxel (d c b | a b c d | c
+        b a).
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -13899,8 +13948,8 @@ def spline_filter(
     -----
     scipy filters recursively from one end of the volume to the other. Here, each coefficient is a
     sum over as many voxels as its precision needs, always in the same order. Cubic splines need 16
-    on each side for float32, and 29 for float64. The result equals scipy's in float64 within 8
-    units in the last place of the result's dtype, relative to the largest coefficient. scipy
+    voxels on each side for float32, and 29 for float64. The result equals scipy's in float64 within
+    8 units in the last place of the result's dtype, relative to the largest coefficient. scipy
     returns float64 by default. A NaN affects the coefficients within this distance; in scipy, it
     affects whole rows.
 
@@ -13938,9 +13987,10 @@ def spline_filter1d(
     axis : int, default: -1
         The axis to work along, counted from 0, or backwards from -1.
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
-        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
-        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges. ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), and ``"grid-wrap"`` repeats
+        the volume. All other modes mirror it at the centre of the outer voxel (d c b | a b c d | c
+        b a).
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -14022,8 +14072,8 @@ def stack(
     volumes : sequence of Volume or numpy.ndarray
         One or more volumes of the same shape. All channels of a volume are used.
     names : sequence of str, optional
-        A different name for each channel. By default, the names from the volumes, if all have
-        names.
+        A different name for each channel. By default, the names of the volumes' channels, if all
+        channels have names.
 
     Returns
     -------
@@ -14078,12 +14128,12 @@ def std(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     ddof : int, default: 0
-        Subtracted from the number of voxels in the divisor, as in `numpy.var`.
+        Number to subtract from the number of voxels in the divisor, as in `numpy.var`.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -14091,7 +14141,7 @@ def std(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14149,16 +14199,17 @@ def stitch(
     Parameters
     ----------
     blocks : nested sequence of Volume or numpy.ndarray
-        Labels of the blocks, nested like the volume's axes: a list along the first axis of lists
-        along the second, and so on. All blocks have the same shape, except that the last along each
-        axis may be smaller. The same label in two blocks means different objects.
+        Labels of the blocks, in lists that are nested like the volume's axes. The outer list is
+        along the first axis, its lists along the second, and so on. All blocks have the same shape,
+        except that the last along each axis may be smaller. The same label in two blocks means
+        different objects.
     overlap : int or sequence of int
         Number of voxels shared by adjacent blocks, up to half a block.
     stitch : {"iou", "touch", "largest"}, default: "iou"
-        Which labels of two adjacent tiles belong to one object, judged by the voxels that the tiles
-        share. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share
-        a voxel. ``"largest"``: each is the label that overlaps the other most, and the smaller label
-        wins ties.
+        When labels of two adjacent tiles belong to one object. Only voxels that the tiles share are
+        considered. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they
+        share a voxel. ``"largest"``: each is the label that overlaps the other most; of equal overlaps,
+        the smaller label is selected.
     threshold : float, default: 0.5
         Minimum intersection over union for ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at
         most one label of a neighbouring tile.
@@ -14384,10 +14435,11 @@ def structure_tensor(
         scales integers to the range from 0 to 1.
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation of the smoothing Gaussian, in voxels or as a length such as
-        ``"15 nm"``, which needs a volume with a voxel size. One for all axes or one for each.
+        ``"15 nm"``. Lengths need a volume with a voxel size. One value for all axes or one per
+        axis.
     mode : str or sequence of str, default: "constant"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -14501,7 +14553,8 @@ def studio(
     port : int, default: 0
         Port of this machine; 0 chooses a free one.
     memory : int or str, optional
-        Memory that a view or a run may use, e.g. ``"2GiB"``; a quarter of this machine's by default.
+        Memory that a view or a run may use, such as ``"2GiB"``; a quarter of this machine's by
+        default.
     folders : sequence of str, default: ()
         Additional folders that the recipe may read and write. By default, these are only the
         current folder and the folders of the inputs and the recipe.
@@ -14515,9 +14568,9 @@ def studio(
     Raises
     ------
     ValueError
-        If NiceGUI is not installed, there is neither an input nor a recipe, an item cannot be
-        opened, the memory is too small for sections of an input, or the recipe is not valid YAML or
-        has no inputs. Other errors of a recipe are shown on its cards.
+        If NiceGUI is not installed, or there is neither an input nor a recipe. If an item cannot be
+        opened, or the memory is too small for sections of an input. If the recipe is not valid YAML
+        or has no inputs. Other errors of a recipe are shown on its cards.
 
     Notes
     -----
@@ -14552,10 +14605,10 @@ def sum(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -14563,7 +14616,7 @@ def sum(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14631,8 +14684,8 @@ def tan(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -14668,8 +14721,8 @@ def tanh(
     -----
     Pointwise: no halo, and no sweeps beyond those for the inputs.
 
-    Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-    in the last place of float64, or of the narrower dtype to which results are rounded.
+    Results are the same on every processor; numpy's results depend on the processor. The error is below
+    2 units in the last place of float64, or of the narrower dtype to which results are rounded.
 
     References
     ----------
@@ -14699,7 +14752,7 @@ def threshold_isodata(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14762,7 +14815,7 @@ def threshold_li(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14791,8 +14844,8 @@ def threshold_li(
     One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
     two, for the range and the histogram.
 
-    It is computed from counts, for floats from ``nbins`` bins, whereas scikit-image iterates over all
-    voxels.
+    The threshold is computed from counts, for floats from ``nbins`` bins, whereas scikit-image iterates
+    over all voxels.
 
     References
     ----------
@@ -14823,15 +14876,16 @@ def threshold_local(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     block_size : int or sequence of int, default: 3
-        Extent of the neighbourhood in voxels, an odd number; one for all axes or one for each.
+        Extent of the neighbourhood in voxels, an odd number; one value for all axes or one per
+        axis.
     method : {"gaussian", "mean", "median"}, default: "gaussian"
         A mean with Gaussian weights of ``sigma = (block_size - 1) / 6``, a plain mean, or the
         median.
     offset : float, default: 0.0
-        Subtracted from the mean.
+        Number to subtract from the mean.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -14892,7 +14946,7 @@ def threshold_minimum(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -14953,7 +15007,7 @@ def threshold_moments(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -15018,7 +15072,7 @@ def threshold_multiotsu(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -15075,7 +15129,7 @@ def threshold_niblack(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     k : float, default: 0.2
         Number of standard deviations to subtract.
 
@@ -15127,7 +15181,7 @@ def threshold_otsu(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -15183,7 +15237,7 @@ def threshold_sauvola(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     k : float, default: 0.2
         How much a small standard deviation reduces the threshold.
     r : float, optional
@@ -15238,7 +15292,7 @@ def threshold_triangle(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -15298,7 +15352,7 @@ def threshold_yen(
         Number of equal bins between the smallest and the largest voxel. For bool and integers of up to
         16 bits, each value is counted instead.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -15377,9 +15431,9 @@ def tiles_report(
 
     Notes
     -----
-    The page shows the graph of tiles and pairs, histograms of residuals and correlations, a table
-    of the worst pairs, and a picture of each bad overlap. Only one plane of each of these overlaps
-    is read.
+    The page shows the graph of tiles and pairs, and histograms of residuals and correlations. It
+    lists the worst pairs in a table, with a picture of each bad overlap. Only one plane of each bad
+    overlap is read.
 
     Examples
     --------
@@ -15411,11 +15465,11 @@ def track(
         Integer labels with a time axis; 0 is background.
     max_distance : float or str, optional
         Maximum distance between centroids for linking objects of two time points, in the unit of
-        ``spacing``, or a length such as ``"5 um"`` with ``spacing="voxel_size"``. By default,
-        objects are linked by their overlap.
+        ``spacing``. With ``spacing="voxel_size"``, it can be a length such as ``"5 um"``. By
+        default, objects are linked by their overlap.
     min_iou : float, optional
         Minimum intersection over union for linking two objects by their overlap; 0.1 by default.
-        Use it if objects move less than their size.
+        Linking by overlap is suitable if objects move less than their size.
     max_gap : int, default: 0
         The number of time points for which an object may be missing.
     divisions : bool, default: False
@@ -15423,16 +15477,17 @@ def track(
         ends and two daughter tracks start. Objects that enter the image or were missed before can
         look like daughters, so use it only for cells that divide.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
-        default. ``"voxel_size"`` uses the volume's.
+        Extent of a voxel, for areas, centroids and lengths: one value for all axes or one per axis; 1
+        by default. ``"voxel_size"`` uses the voxel size of the volume.
     **options : options
         Options of `beam_volumes.compute`, such as ``runner`` and ``workers``.
 
     Returns
     -------
     ComputedTable
-        A row for each object at each time point: ``t``, ``label``, ``track`` from 1, ``parent``
-        (the track that divided, or 0), and ``centroid-0``, ... in the unit of ``spacing``.
+        A row for each object at each time point. The columns are ``t``, ``label``, ``track`` (from
+        1), ``parent`` (the track that divided, or 0), and ``centroid-0``, ... in the unit of
+        ``spacing``.
 
     Raises
     ------
@@ -15455,8 +15510,8 @@ def track(
     memory, about 100 bytes for each object and each pair.
 
     Links between consecutive time points minimize the sum of costs: squared distances, or 1 minus
-    the intersection over union. A second assignment then closes gaps and finds divisions: each new
-    object is linked with the end of a track, or with an object of the previous time point that
+    the intersection over union. A second assignment then closes gaps and finds divisions. It links
+    each new object with the end of a track, or with an object of the previous time point that
     already has a successor. An object has at most two daughters.
 
     References
@@ -15540,10 +15595,10 @@ def uniform_filter(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, default: 3
-        Extent of the box in voxels; one for all axes or one for each.
+        Extent of the box in voxels; one value for all axes or one per axis.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -15551,9 +15606,9 @@ def uniform_filter(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
 
@@ -15581,7 +15636,7 @@ def uniform_filter(
     independent of ``size``.
 
     One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-    voxels than it writes. A window contains as many additional slices.
+    voxels than it writes. A window contains the same number of additional slices.
 
     References
     ----------
@@ -15676,13 +15731,13 @@ def unsharp_mask(
         A volume or an array with up to three axes. Intensities keep their scale
         (``preserve_range=True`` in scikit-image) and are not clipped.
     radius : float, str or sequence of them, default: 1.0
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size. One value for all axes or one per axis.
     amount : float, default: 1.0
         Factor of the difference.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -15734,13 +15789,13 @@ def upsample(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     factors : int or sequence of int
-        Number of new voxels per voxel; one for all axes or one for each.
+        Number of new voxels per voxel; one value for all axes or one per axis.
     order : {0, 1}, default: 0
         0 repeats voxels, like `numpy.repeat`; 1 interpolates linearly between their centres, and is
         constant outside.
     like : Volume, optional
-        The original input of `downsample`, which determines the shape of the result. Its extents
-        need not be multiples of ``factors``.
+        The original input of `downsample`, which determines the shape of the result. The extents of
+        this volume need not be multiples of ``factors``.
 
     Returns
     -------
@@ -15795,12 +15850,12 @@ def variance(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-        and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-        the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-        size.
+        The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+        and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+        reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+        result is a volume of any size.
     ddof : int, default: 0
-        Subtracted from the number of voxels in the divisor, as in `numpy.var`.
+        Number to subtract from the number of voxels in the divisor, as in `numpy.var`.
     labels : Volume or numpy.ndarray, optional
         Labels with the same shape, bool or integers from 0, to measure each label separately, as in
         `scipy.ndimage`.
@@ -15808,7 +15863,7 @@ def variance(
         The labels to measure, in any order; 0 is the background. The result is an array of this shape.
         Missing labels are NaN, or 0 for integers. By default, all labels are measured together.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite voxels raise an error on computation or are ignored.
     across : {"t"}, optional
@@ -15866,14 +15921,14 @@ def variation_of_information(
     truth, test : Volume or numpy.ndarray
         Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` to ignore, together with their voxels, e.g. ``[0]``.
+        Labels of ``truth`` to ignore, together with their voxels, such as ``[0]``.
 
     Returns
     -------
     split, merge : Scalar
-        Lazy numbers in bits: the entropy of ``test`` given ``truth``, which grows with false splits,
-        and the entropy of ``truth`` given ``test``, which grows with false merges. NaN if no voxel
-        counts.
+        Lazy numbers in bits. The first is the entropy of ``test`` given ``truth``, which grows with
+        false splits. The second is the entropy of ``truth`` given ``test``, which grows with false
+        merges. NaN if no voxel counts.
 
     Raises
     ------
@@ -15936,12 +15991,12 @@ def verify(
         None checks in threads of this process. ``"FnApiRunner"`` uses a Beam pipeline on this
         machine, and any other Beam runner uses its workers.
     options : PipelineOptions or list of str, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``.
     workers : int, optional
         Number of slabs to check at a time on this machine; by default one for each core.
     journal : str, os.PathLike or dict, optional
-        Folder for the findings so far, from which a stopped verification can continue. It is
-        removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
+        Folder for the findings so far, from which a stopped verification can continue. The folder
+        is removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
         otherwise no journal.
     resume : bool, default: False
         Whether to continue a stopped verification, which must have the same options.
@@ -16009,8 +16064,8 @@ def view(
     Raises
     ------
     ValueError
-        If the client is not installed, a volume is empty, labels that must be computed first are
-        too large for memory, or a table has no positions of regions.
+        If the client is not installed, a volume is empty, or a table has no positions of regions.
+        If labels that must be computed first are too large for memory.
     TypeError
         If an item is neither a volume nor a table.
 
@@ -16046,22 +16101,22 @@ def warp(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     displacement : Volume or numpy.ndarray
-        The displacement for each voxel of the result, in voxels: a volume of the same shape with a
-        channel for each axis, in the order z, y, x.
+        For each voxel of the result, its displacement in voxels. The field has the shape of the
+        volume, with a channel for each axis in the order z, y, x.
     max_displacement : float, str or sequence of them
         The maximum absolute displacement along each axis, in voxels or as a length such as ``"200
-        nm"``. One for all axes or one for each. If a displacement is larger, the run raises an
-        error that specifies the voxel.
+        nm"``. One value for all axes or one per axis. If a displacement is larger, the run raises
+        an error that specifies the voxel.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True
@@ -16121,11 +16176,11 @@ def watershed(
     Parameters
     ----------
     height : Volume or numpy.ndarray
-        Heights, e.g. membrane probabilities, which may be infinite. NaN is only allowed outside of
-        ``mask``.
+        Heights, such as membrane probabilities, which may be infinite. NaN is only allowed outside
+        of ``mask``.
     markers : Volume or numpy.ndarray, optional
-        Labels from which basins grow, and 0 elsewhere. They may be negative. Without markers, there
-        is a basin for each minimum.
+        Labels from which basins grow, and 0 elsewhere. Labels may be negative. Without markers,
+        there is a basin for each minimum.
     mask : Volume or numpy.ndarray, optional
         Only voxels with a nonzero mask are divided; the result is 0 elsewhere.
     connectivity : {1}, default: 1
@@ -16159,17 +16214,16 @@ def watershed(
     -----
     Each voxel follows its lowest neighbour, unless this is higher than the voxel. Among equal
     neighbours, the previous ones along z, y, x have priority, then the next ones along x, y, z. All
-    voxels with the same end form a basin. This is the order of edges by height, then by linear
-    index. Flat regions are divided by this order, not by distance: smooth such heights, or use
-    markers.
+    voxels with the same end form a basin. This choice orders edges by height, then by linear index.
+    Flat regions are divided by this order, not by distance: smooth such heights, or use markers.
 
     With markers, voxels of a marker do not follow a neighbour. Basins without a marker join the
     basin across their lowest pass, until all have a marker. The height of a pass is the higher of
     two neighbours; equal passes are ordered by labels as in `agglomerate`.
 
-    The result is unique and independent of slabs. It differs from `skimage.segmentation.watershed`,
-    which floods from a queue. If no heights are equal, the results can only differ where floods
-    meet.
+    The result is unique and independent of slabs. The result differs from
+    `skimage.segmentation.watershed`, which floods from a queue. If no heights are equal, the
+    results can only differ where floods meet.
 
     Two sweeps for the basins, or three with markers. Basins are merged like components in `label`.
     With markers, they are then merged as in `agglomerate`, and marked as in `cut`.
@@ -16203,28 +16257,28 @@ def watershed_affinities(
     Parameters
     ----------
     affinities : Volume or numpy.ndarray
-        Three channels (axes c, z, y, x): the affinity of each voxel with the previous one along z,
-        y and x, as numbers of at most 32 bits. NaN means no affinity.
+        A volume with three channels (axes c, z, y, x), of at most 32 bits. The channels are the
+        affinity of each voxel with the previous voxel along z, y and x. NaN means no affinity.
     low : float
         Voxels with a lower affinity are not joined. Voxels with only lower affinities become 0.
     high : float, optional
         Voxels with at least this affinity are always joined.
     min_size : int, optional
         Minimum number of voxels of a basin. Neighbouring basins are merged in descending order of
-        affinities, as long as one of the two is smaller than this.
+        their affinities, as long as one of the two is smaller than ``min_size``.
 
     Returns
     -------
     Volume
-        Labels, uint32 (uint64 for volumes of 2**32 or more voxels): 1, 2, ... in the raster order of
-        the basins' first voxels; with ``min_size``, only some of these, each the largest in its
-        merged basin.
+        Labels 1, 2, ... in the raster order of the basins' first voxels, as uint32 (uint64 for
+        volumes of 2**32 or more voxels). With ``min_size``, a merged basin keeps the largest of its
+        labels, so some numbers are not used.
 
     Raises
     ------
     ValueError
         If a parameter is out of range, or there are not three channels. On computation, if the
-        basins need more memory than available.
+        basins need more memory than is available.
     TypeError
         If ``affinities`` is neither a volume nor an array, or has an unsupported dtype.
 
@@ -16317,16 +16371,16 @@ def white_tophat(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     size : int or sequence of int, optional
-        Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-        for each. Pass ``size``, ``footprint`` or ``structure``.
+        Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+        or one per axis. Pass ``size``, ``footprint`` or ``structure``.
     footprint : array_like of bool, optional
-        The footprint, one dimension for each axis, e.g. from `ball`.
+        The footprint, with one dimension per axis, such as from `ball`.
     structure : array_like of float, optional
-        Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+        Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
         of ``footprint`` are ignored.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
         ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
         d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
         repeat the volume (b c d | a b c d | a b c).
@@ -16334,14 +16388,14 @@ def white_tophat(
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     origin : int or sequence of int, default: 0
         Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-        lower indices. One for all axes or one for each.
+        lower indices. One value for all axes or one per axis.
     axes : int or sequence of int, optional
-        Axes to work along, counted from 0, or backwards from -1; all by default.
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.
+        A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.
 
     Raises
     ------
@@ -16395,24 +16449,24 @@ def wiener(
         A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
         scales integers to the range from 0 to 1.
     psf : array_like of float, or path
-        The point spread function, or the path of a file that contains it. It has one dimension for each
-        axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
-        sum. An extent of 1 along z deconvolves slice by slice.
+        The point spread function, or the path of a file that contains it. The array has one dimension
+        for each axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. The
+        function is divided by its sum. An extent of 1 along z deconvolves slice by slice.
     balance : float
         Weight of the Laplacian, above 0: larger numbers give smoother results with less noise.
     mode : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-        for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
         and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
         d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``.
     cval : float, default: 0.0
         The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
     context : int or sequence of int, optional
-        Number of voxels that each block discards at each face; one number for all axes or one for
-        each. By default the distance that contains all but 1e-4 of the filter's weights.
+        Number of voxels that each block discards at each face; one number for all axes or one per
+        axis. By default the distance that contains all but 1e-4 of the filter's weights.
     patch : int or sequence of int, optional
         Extent of a block, including the voxels to discard. By default, blocks have up to two million
-        voxels of float64, or four million of float32, and discard at most half of their extent along
+        voxels of float64, or four million of float32. Blocks discard at most half of their extent along
         each axis.
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -16439,9 +16493,9 @@ def wiener(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
-    on ``patch`` and ``context``. scikit-image's result is the same in the interior; it treats the
-    volume as periodic, and clips from -1 to 1. Computation is in float64.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. The
+    result depends on ``patch`` and ``context``. scikit-image's result is the same in the interior;
+    it treats the volume as periodic, and clips from -1 to 1. Computation is in float64.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 
@@ -16474,17 +16528,17 @@ def zoom(
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes.
     zoom : float or sequence of float
-        Factors for the number of voxels, which is rounded; one for all axes or one for each.
+        Factors for the number of voxels, which is rounded; one value for all axes or one per axis.
     order : int, default: 1
         Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-        default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+        default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
         are clipped to the dtype's range.
     mode : str, default: "constant"
-        How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-        ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-        ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-        ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-        interpolated.
+        How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+        and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+        (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+        volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+        centres of the outer voxels are not interpolated.
     cval : float, default: 0.0
         The value outside of the volume in the constant modes, a number of the volume's dtype.
     prefilter : bool, default: True

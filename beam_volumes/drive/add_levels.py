@@ -69,11 +69,11 @@ def add_levels(
     overwrite: bool = False,
     progress: bool | Callable[..., None] | None = None,
 ) -> tuple[Volume, ...]:
-    """Add coarser levels to an OME-Zarr or precomputed volume that has only one.
+    """Add coarser levels to an OME-Zarr or precomputed volume that has only one level.
 
     Use it for volumes from other programs, or for volumes that were written without levels. The
     voxels do not change. Levels are written into the volume's folder, with the same chunks, shards
-    and codec. Once all exist, they are added to the metadata in a single change.
+    and codec. Once all levels exist, they are added to the metadata in a single change.
 
     Parameters
     ----------
@@ -87,14 +87,14 @@ def add_levels(
         How each level is computed from the previous one. The default is the mode for labels and masks,
         otherwise the mean.
     factors : int, sequence of int, or a sequence of these, optional
-        Number of voxels to combine into one, for all axes or for each axis, and for all levels or
-        for each level after the first.
+        Number of voxels to combine into one: a number for all axes, or one per axis. A sequence of
+        these has an entry for each level after the first.
     %(memory)s
     %(workers)s
     %(runner)s
     %(options)s
     %(resume)s
-        Levels that are already listed in the metadata are accepted then.
+        In this case, levels that are already listed in the metadata are accepted.
     overwrite : bool, default: False
         Whether to replace existing files of levels that are not listed in the metadata.
     progress : bool or callable, optional
@@ -108,8 +108,8 @@ def add_levels(
     Raises
     ------
     ValueError
-        If there is no such volume, it already has levels, its axes are not in the order t, c, z, y,
-        x, or an option is out of range. In this case, nothing is started.
+        If the volume does not exist, already has levels, or has axes in a different order than t,
+        c, z, y, x. If an option is out of range. In this case, nothing is started.
     FileExistsError
         If files of a level exist, and neither ``resume`` nor ``overwrite`` is requested.
 

@@ -82,8 +82,8 @@ def compute(*targets: Wanted, **options: Any) -> Any:
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; others are
-        returned in memory. Lists are accepted as well.
+        Objects to compute. ``volume.to(path)`` and ``table.to(path)`` are written; all other
+        objects are returned in memory. Lists are accepted as well.
     %(options)s
 
     Returns
@@ -133,7 +133,7 @@ def compute(*targets: Wanted, **options: Any) -> Any:
 def plan(*targets: Wanted, **options: Any) -> Plan:
     """Plan a computation without reading or writing any voxels.
 
-    Use it to check memory, I/O and the number of passes before a long run. It accepts the
+    Use it to check memory, I/O and the number of passes before a long run. `plan` accepts the
     parameters of `compute`, so the calls differ only in the name. Parameters that only matter while
     writing, such as ``overwrite`` and ``progress``, do not change the plan.
 

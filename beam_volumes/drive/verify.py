@@ -67,12 +67,12 @@ def verify(
         None checks in threads of this process. ``"FnApiRunner"`` uses a Beam pipeline on this
         machine, and any other Beam runner uses its workers.
     options : PipelineOptions or list of str, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
+        Beam's options, such as ``["--direct_running_mode=multi_processing"]``.
     workers : int, optional
         Number of slabs to check at a time on this machine; by default one for each core.
     journal : str, os.PathLike or dict, optional
-        Folder for the findings so far, from which a stopped verification can continue. It is
-        removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
+        Folder for the findings so far, from which a stopped verification can continue. The folder
+        is removed at the end. Defaults to ``verify`` in the run's folder if a runner is given,
         otherwise no journal.
     resume : bool, default: False
         Whether to continue a stopped verification, which must have the same options.

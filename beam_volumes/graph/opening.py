@@ -36,28 +36,30 @@ def open(
     Parameters
     ----------
     path : str, os.PathLike, dict, array_like, Scalar or list
-        A local path, a ``s3://``, ``gs://`` or ``https://`` URL, a TensorStore spec, or an array
-        with 2 to 5 dimensions, which are the last of t, c, z, y, x. Arrays of numpy, h5py, zarr,
-        dask, xarray and other libraries with slicing are accepted. So are lazy arrays such as the
-        projection ``bv.max(v, axis="z")``, with the last axes of c, z, y, x, or with ``axes``. A
-        list or glob of these opens as one volume, concatenated along z. A path may begin with the
-        name of its format, as in ``"precomputed://gs://bucket/em"``. Supported formats are
+        A local path, a ``s3://``, ``gs://`` or ``https://`` URL, or a TensorStore spec.
+        Alternatively, an array with 2 to 5 dimensions, which are the last of t, c, z, y, x. Arrays
+        of numpy, h5py, zarr, dask, xarray and other libraries with slicing are accepted. Lazy
+        arrays such as the projection ``bv.max(v, axis="z")`` are accepted as well; their axes are
+        the last of c, z, y, x, unless ``axes`` specifies them. A list or glob is opened as one
+        volume, concatenated along z. A path may begin with the name of its format, as in
+        ``"precomputed://gs://bucket/em"``. Supported formats are
         %(formats)s
     voxel_size : float or sequence of float, optional
-        Extent of a voxel in ``unit``, one for all axes or one for each; taken from the metadata by
-        default.
+        Extent of a voxel in ``unit``, one value for all axes or one per axis; taken from the
+        metadata by default.
     unit : str, optional
-        Unit of length, e.g. ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
+        Unit of length, such as ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
     origin : float or sequence of float, optional
-        Position of the first voxel's centre in ``unit``, one number for all axes or one for each;
+        Position of the first voxel's centre in ``unit``, one number for all axes or one per axis;
         taken from the metadata by default.
     axes : str or sequence of str, optional
-        The axes, if a file does not specify them or is wrong: a letter from t, c, z, y, x for each
-        axis, in stored order. ``"tyx"`` opens a stack of frames as a movie, and ``"xyz"`` an array
-        with x as its first axis. Axes of extent 1 remain if they are listed, even if a file does
-        not store them. By default, arrays keep axes t and c of extent 1, and most files drop them.
+        The axes, if a file does not specify them or specifies them incorrectly. Pass a letter from
+        t, c, z, y, x for each axis, in stored order. ``"tyx"`` opens a stack of frames as a movie,
+        and ``"xyz"`` an array with x as its first axis. Axes of extent 1 remain if they are listed,
+        even if a file does not store them. By default, arrays keep axes t and c of extent 1, and
+        most files drop them.
     index : dict, optional
-        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": "DAPI"}``.
+        The time point to open, and optionally a single channel, such as ``{"t": 0, "c": "DAPI"}``.
     dataset : str, optional
         Path of the array or image inside a group, or number or UID of a DICOM series.
     level : int, optional
@@ -137,13 +139,13 @@ def from_dask(
     array : dask.array.Array
         An array with 2 to 5 dimensions, which are the last of t, c, z, y, x.
     voxel_size : float or sequence of float, optional
-        Extent of a voxel in ``unit``, one for all axes or one for each.
+        Extent of a voxel in ``unit``, one value for all axes or one per axis.
     unit : str, optional
-        Unit of length, e.g. ``"nm"`` or ``"micrometer"``.
+        Unit of length, such as ``"nm"`` or ``"micrometer"``.
     origin : float or sequence of float, optional
-        Position of the first voxel's centre in ``unit``, one number for all axes or one for each.
+        Position of the first voxel's centre in ``unit``, one number for all axes or one per axis.
     index : dict, optional
-        The time point to open, and optionally a single channel, e.g. ``{"t": 0, "c": 1}``.
+        The time point to open, and optionally a single channel, such as ``{"t": 0, "c": 1}``.
 
     Returns
     -------

@@ -122,13 +122,13 @@ class Volume(ArrayMethods, LazyOperators):
         other : Volume, optional
             A volume at the same position that provides voxel size, unit and origin.
         voxel_size : float or sequence of float, optional
-            Extent of a voxel in ``unit``, one number for all axes or one for each.
+            Extent of a voxel in ``unit``, one number for all axes or one per axis.
         unit : str, optional
-            Unit of length, e.g. ``"nm"``. Without ``voxel_size``, this is the unit of the existing
-            numbers; with it, the origin is converted.
+            Unit of length, such as ``"nm"``. Without ``voxel_size``, this is the unit of the
+            existing numbers; with it, the origin is converted.
         origin : float or sequence of float, optional
-            Position of the first voxel's centre in ``unit``, one number for all axes or one for
-            each.
+            Position of the first voxel's centre in ``unit``, one number for all axes or one per
+            axis.
 
         Returns
         -------

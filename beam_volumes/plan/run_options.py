@@ -84,8 +84,8 @@ memory : int or str, optional
         "N",
         """\
 workers : int, optional
-    Number of slabs in flight. By default one for every four cores, and more if much of the work on
-    a slab is single-threaded and the memory suffices.""",
+    Number of slabs in flight. By default one slab for every four cores, and more if much of the
+    work on a slab is single-threaded and the memory suffices.""",
     )
     machines: int | None = _option(
         None,
@@ -93,9 +93,9 @@ workers : int, optional
         "N",
         """\
 machines : int, optional
-    Number of machines that share the slabs, for runners with several. Slabs are made small enough
-    for each machine to get many. By default, Beam's option ``max_num_workers``, ``num_workers`` or
-    ``parallelism``, otherwise 1.""",
+    Number of machines that share the slabs, for runners with several machines. Slabs are made small
+    enough for each machine to get many. By default, Beam's option ``max_num_workers``,
+    ``num_workers`` or ``parallelism``, otherwise 1.""",
     )
     #: Worker processes that share the slabs in flight; None is one for each slab.
     processes: int | None = 1
@@ -114,7 +114,7 @@ threads : int, optional
         """\
 slab : sequence of int, optional
     Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
-    It must consist of whole write units (chunks or shards) of the outputs.""",
+    Each slab must consist of whole write units (chunks or shards) of the outputs.""",
     )
     window: int | None = _option(
         None,
@@ -168,7 +168,7 @@ overwrite : bool, default: False
 runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
     ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
     without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-    runs with ``options`` and runs that may use more than half of the free memory. These use
+    runs with ``options`` and runs that may use more than half of the free memory. Such runs use
     ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.""",
         public=AUTO,
     )
@@ -177,7 +177,8 @@ runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         None,
         """\
 options : PipelineOptions, list of str or dict, optional
-    Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.""",
+    Beam's options, such as ``["--direct_running_mode=multi_processing"]``; not with
+    ``runner=None``.""",
     )
     progress: bool | Callable[..., None] | None = _driving(  # noqa: RUF009
         None,
@@ -193,9 +194,9 @@ progress : bool or callable, optional
         "HINT",
         """\
 accelerator : str, optional
-    The accelerator for passes that run a network or use a device. It is a Beam resource hint such
-    as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the default with ``device="cuda"``.
-    Dataflow provisions machines accordingly; other runners ignore it.""",
+    The accelerator for passes that run a network or use a device. The value is a Beam resource hint
+    such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, which is the default with
+    ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore it.""",
     )
     device: str | None = _option(
         None,
@@ -204,8 +205,9 @@ accelerator : str, optional
         """\
 device : {"cpu", "cuda", "auto"}, optional
     Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
-    its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
-    fail on the GPU are then computed on the CPU. The results have the same bits.""",
+    its worker. "auto" does so only if there is a GPU and the estimated gain outweighs the copies.
+    With "auto", slabs that fail on the GPU are computed on the CPU. Results are bit-identical in
+    all cases.""",
     )
     device_memory: int | float | str | None = _option(
         None,
@@ -213,8 +215,8 @@ device : {"cpu", "cuda", "auto"}, optional
         "SIZE",
         """\
 device_memory : int or str, optional
-    Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
-    memory by default.""",
+    Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; by default
+    0.8 of the GPU's free memory.""",
     )
     max_retries: int = _option(
         1,
@@ -223,7 +225,8 @@ device_memory : int or str, optional
         """\
 max_retries : int, default: 1
     How often to retry a step that raises the same error again, unless a machine or the storage
-    caused it. Then the run ends, even if its runner would continue to retry.""",
+    caused the error. After these retries, the run ends, even if its runner would continue to
+    retry.""",
     )
 
     @classmethod

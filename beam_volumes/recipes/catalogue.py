@@ -337,7 +337,7 @@ def with_space(
     other : Volume, optional
         A volume with the voxel size, unit and origin to use.
     voxel_size : float or sequence of float, optional
-        Size of a voxel: one number for all axes or one for each.
+        Size of a voxel: one number for all axes or one per axis.
     unit : str, optional
         Unit of the voxel size, e.g. ``nm``.
     origin : float or sequence of float, optional

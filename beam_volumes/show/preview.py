@@ -96,7 +96,8 @@ def preview(
 
     Use it to look at a large volume in seconds. Stored volumes are subsampled: a coarse level of
     the pyramid or every n-th voxel is read. Expressions are computed at full resolution: whole
-    planes if little data must be read, otherwise only their centre. A note reports which.
+    planes if little data must be read, otherwise only their centre. A note reports which of the two
+    was computed.
 
     Parameters
     ----------
@@ -111,8 +112,8 @@ def preview(
     percentiles : tuple of float, default: (0.5, 99.5)
         Percentiles of the intensities to show as black and white.
     labels : bool, Volume or numpy.ndarray, optional
-        Whether voxels are labels, each with its own colour; by default for results of `label`, and
-        for integers of 32 and 64 bits. Alternatively, labels of the same shape, bool or integers,
+        Whether voxels are labels, each with its own colour. By default, results of `label` and
+        integers of 32 and 64 bits are. Alternatively, labels of the same shape, bool or integers,
         with boundaries to draw on the picture.
     most_bytes : int, default: 536870912
         Maximum bytes of chunks to read: for each section of a stored volume, or for all sections of
@@ -126,8 +127,8 @@ def preview(
     Raises
     ------
     ValueError
-        If ``at`` is outside of the volume, a parameter is out of range, labels have a different
-        shape, or every section would read more than ``most_bytes``.
+        If ``at`` is outside of the volume, a parameter is out of range, or labels have a different
+        shape. If every section would read more than ``most_bytes``.
 
     See Also
     --------
@@ -135,8 +136,8 @@ def preview(
 
     Notes
     -----
-    For a large volume, whole-volume numbers and labels are only computed for its centre. The note
-    reports this.
+    For a large volume, whole-volume numbers and labels are only computed for its centre. A note
+    next to the picture reports this.
 
     Examples
     --------

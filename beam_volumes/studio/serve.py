@@ -190,7 +190,8 @@ def studio(
     port : int, default: 0
         Port of this machine; 0 chooses a free one.
     memory : int or str, optional
-        Memory that a view or a run may use, e.g. ``"2GiB"``; a quarter of this machine's by default.
+        Memory that a view or a run may use, such as ``"2GiB"``; a quarter of this machine's by
+        default.
     folders : sequence of str, default: ()
         Additional folders that the recipe may read and write. By default, these are only the
         current folder and the folders of the inputs and the recipe.
@@ -204,9 +205,9 @@ def studio(
     Raises
     ------
     ValueError
-        If NiceGUI is not installed, there is neither an input nor a recipe, an item cannot be
-        opened, the memory is too small for sections of an input, or the recipe is not valid YAML or
-        has no inputs. Other errors of a recipe are shown on its cards.
+        If NiceGUI is not installed, or there is neither an input nor a recipe. If an item cannot be
+        opened, or the memory is too small for sections of an input. If the recipe is not valid YAML
+        or has no inputs. Other errors of a recipe are shown on its cards.
 
     Notes
     -----

@@ -45,27 +45,26 @@ class Compute(beam.PTransform):
 
     Use it if a pipeline has steps before or after the computation; otherwise use
     `beam_volumes.compute`. Applied to a pipeline, it starts immediately. Applied to a PCollection,
-    it waits until that is complete. It returns a dict with one PCollection for each target. For
-    ``volume.to(path)`` and ``table.to(path)``, it contains the output's full name
-    (``target.sink.name``) once all outputs are complete; for a lazy number, the number. For a table
-    without a path, it contains the rows in no particular order, as `apache_beam.Row` with a schema.
-    Fields are named after the columns, with ``_`` for ``-``.
+    it waits until the PCollection is complete. The result is a dict with one PCollection for each
+    target. For ``volume.to(path)`` and ``table.to(path)``, the PCollection contains the output's
+    full name (``target.sink.name``) once all outputs are complete. For a lazy number, it contains
+    the number. For a table without a path, it contains the rows in no particular order, as
+    `apache_beam.Row` with a schema. Fields are named after the columns, with ``_`` for ``-``.
 
     Parameters
     ----------
     *targets : Target, TableTarget, Table or Scalar
         ``volume.to(path)``, ``table.to(path)``, tables and lazy numbers. Volumes without a path are
         an error, because voxels do not pass through pipelines. In the dict, the keys of outputs are
-        their full names; numbers and tables have short names (``"mean"``, the next one
-        ``"mean-2"``).
+        their full names; numbers and tables have short names (``"mean"``, then ``"mean-2"``).
     %(options)s
     run_id : str, optional
-        A name for the run instead of a random one. Pipelines with the same name continue the same
-        run. Steps may be repeated, but slabs that have a record are not computed again.
+        A name for the run instead of a random one. Pipelines with the same run name continue the
+        same run. Steps may be repeated, but slabs that have a record are not computed again.
     resource_hints : bool, optional
         Whether to request the predicted memory of each pass with the resource hint ``min_ram``. By
-        default only on Dataflow, which provisions machines accordingly. Other runners may start
-        more worker processes without any benefit.
+        default, memory is only requested on Dataflow, which provisions machines accordingly. Other
+        runners may start more worker processes without any benefit.
     **named : Target, TableTarget, Table or Scalar
         Additional targets; these names are their keys in the dict.
 
@@ -83,8 +82,9 @@ class Compute(beam.PTransform):
 
     Notes
     -----
-    The plan is made when the transform is constructed, so impossible requests fail there. Voxels
-    are read from and written to storage directly; only ranges of slabs and summaries are shuffled.
+    The plan is made when the transform is constructed, so impossible requests fail at that time.
+    Voxels are read from and written to storage directly; only ranges of slabs and summaries are
+    shuffled.
 
     Examples
     --------

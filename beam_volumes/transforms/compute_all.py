@@ -54,34 +54,34 @@ class ComputeAll(Excepting, beam.PTransform):
 
     Use it for many volumes that can each be computed on one machine. A worker computes a whole
     element, slab by slab, within its memory. The result is a PCollection of ``(element, results)``,
-    where the results are a dict with the names of the targets. Its values are the output's full
-    name for ``volume.to(path)`` and ``table.to(path)``, the number for a lazy number, and a
-    `pyarrow.Table` for a table without a path.
+    where the results are a dict with the names of the targets as keys. The values are the full
+    names of outputs (``volume.to(path)`` and ``table.to(path)``), the numbers of lazy numbers, and
+    a `pyarrow.Table` for each table without a path.
 
     Parameters
     ----------
     function : callable
         A function that maps an element to a dict of named targets: ``volume.to(path)``,
-        ``table.to(path)``, tables and lazy numbers. It is called in the worker.
+        ``table.to(path)``, tables and lazy numbers. The worker calls this function.
     %(process_memory)s
     workers : int, default: 1
-        Number of elements that one process computes at a time. They share the memory.
+        Number of elements that one process computes at a time. The elements share the memory.
     threads : int, optional
         Number of threads that compute one element; by default the machine's cores.
     run : str, optional
-        A name for the run instead of a random one. A pipeline with the same name as an earlier one
-        continues its elements, and skips finished ones.
+        A name for the run instead of a random one. A pipeline with the same run name as an earlier
+        one continues the unfinished elements of that run, and skips finished elements.
     resume : bool, default: False
-        Whether to continue elements with outputs that an earlier run with the same targets has
-        begun.
+        Whether to continue elements if an earlier run with the same targets has started to write
+        their outputs.
     journal : bool or None, default: True
         Whether to keep a journal, about ten small objects, next to the first output of each
-        element. Use None for many small volumes; a failed element is then computed again from the
-        start.
+        element. Use None for many small volumes; without a journal, a failed element is computed
+        again from the start.
     %(overwrite)s
     resource_hints : bool, optional
         Whether to request ``memory``, if set, from the runner with the resource hint ``min_ram``.
-        By default only for Dataflow, which provisions machines accordingly.
+        By default, memory is only requested on Dataflow, which provisions machines accordingly.
     accelerator : str, optional
         The accelerator that machines need, as a Beam resource hint such as
         ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.

@@ -63,7 +63,7 @@ class Failed(NamedTuple):
     Parameters
     ----------
     step : str
-        Name of the transform, e.g. ``"ApplyStages"``.
+        Name of the transform, such as ``"ApplyStages"``.
     volume : str
         Name of the volume; for `ComputeAll`, the element.
     box : str

@@ -59,16 +59,16 @@ def blob_log(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
-        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
-        about ``sqrt(axes) * sigma``.
+        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``.
+        Lengths need a volume with a voxel size. One value for all axes or one per axis. The radius
+        of a blob is about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     num_sigma : int, default: 10
-        The number of scales between them, up to 100.
+        The number of scales from ``min_sigma`` to ``max_sigma``, up to 100.
     threshold : float, optional
-        Minimum response of a blob. By default 0.2, times the dtype's maximum for integers; no
-        minimum with ``threshold_rel``.
+        Minimum response of a blob. By default 0.2 for floats, and 0.2 times the dtype's maximum for
+        integers; with ``threshold_rel``, there is no minimum by default.
     overlap : float, default: 0.5
         If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     log_scale : bool, default: False
@@ -81,10 +81,10 @@ def blob_log(
     Returns
     -------
     Table
-        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
-        position in columns with names of axes (``z``, ``y``, ``x``); ``sigma`` in voxels
-        (``sigma_z``, ... if a sigma is given for each axis or as a length); and ``intensity``, the
-        response.
+        A lazy table with a row for each blob. The columns are ``rank`` (1, 2, ... from the
+        strongest blob), the position (``z``, ``y``, ``x``), ``sigma`` in voxels, and ``intensity``,
+        which is the response. If a sigma is given for each axis or as a length, there are columns
+        ``sigma_z``, ... instead of ``sigma``.
 
     Raises
     ------
@@ -101,9 +101,9 @@ def blob_log(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
-    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
-    of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and chains of
+    overlapping blobs. In such chains, pairs are compared in the order of ranks. Pruning considers
+    all blobs of the volume, so it does not depend on slabs.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. All scales are computed in
     the same sweep. The halo is four times ``max_sigma``, so downsample volumes with large blobs.
@@ -153,16 +153,16 @@ def blob_dog(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and up to three axes. Intensities keep their scale.
     min_sigma : float, str or sequence of them, default: 1
-        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each. The radius of a blob is
-        about ``sqrt(axes) * sigma``.
+        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``.
+        Lengths need a volume with a voxel size. One value for all axes or one per axis. The radius
+        of a blob is about ``sqrt(axes) * sigma``.
     max_sigma : float, str or sequence of them, default: 50
         Largest standard deviation of a blob.
     sigma_ratio : float, default: 1.6
         The ratio of the standard deviations of successive scales, above 1.
     threshold : float, optional
-        Minimum response of a blob. By default 0.5, times the dtype's maximum for integers; no
-        minimum with ``threshold_rel``.
+        Minimum response of a blob. By default 0.5 for floats, and 0.5 times the dtype's maximum for
+        integers; with ``threshold_rel``, there is no minimum by default.
     overlap : float, default: 0.5
         If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
     threshold_rel : float, optional
@@ -177,9 +177,9 @@ def blob_dog(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
-    overlapping blobs, where pairs are compared in the order of ranks. Pruning considers all blobs
-    of the volume, so it does not depend on slabs.
+    Blobs and their order are identical to scikit-image's, except for rounding and chains of
+    overlapping blobs. In such chains, pairs are compared in the order of ranks. Pruning considers
+    all blobs of the volume, so it does not depend on slabs.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is four times the
     largest scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes
@@ -241,12 +241,12 @@ def blob_doh(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and two axes. Intensities keep their scale.
     min_sigma : float or str, default: 1
-        Smallest standard deviation of a blob, from 1, in voxels or as a length such as ``"150 nm"``,
-        which needs a volume with a voxel size. The radius of a blob is about ``sigma``.
+        Smallest standard deviation of a blob, at least 1, in voxels or as a length such as ``"150
+        nm"``. Lengths need a volume with a voxel size. The radius of a blob is about ``sigma``.
     max_sigma : float or str, default: 30
         Largest standard deviation of a blob.
     num_sigma : int, default: 10
-        The number of scales between them, up to 100.
+        The number of scales from ``min_sigma`` to ``max_sigma``, up to 100.
     threshold : float or None, default: 0.01
         Minimum response of a blob, times the square of the dtype's maximum for integers. None is
         the smallest response.
@@ -262,9 +262,9 @@ def blob_doh(
     Returns
     -------
     Table
-        A lazy table with a row for each blob: ``rank`` 1, 2, ... from the strongest blob; the
-        position in columns with names of axes (``y``, ``x``); ``sigma`` in voxels; and
-        ``intensity``, the response.
+        A lazy table with a row for each blob. The columns are ``rank`` (1, 2, ... from the
+        strongest blob), the position (``y``, ``x``), ``sigma`` in voxels, and ``intensity``, which
+        is the response.
 
     See Also
     --------
@@ -272,8 +272,8 @@ def blob_doh(
 
     Notes
     -----
-    Blobs and their order are identical to scikit-image's, except for rounding and for chains of
-    overlapping blobs, where pairs are compared in the order of ranks. As in scikit-image,
+    Blobs and their order are identical to scikit-image's, except for rounding and chains of
+    overlapping blobs. In such chains, pairs are compared in the order of ranks. As in scikit-image,
     derivatives are differences of sums over boxes. At the edges, the image is reflected;
     scikit-image moves or clips the boxes, and replaces negative sums with 0.
 

@@ -72,8 +72,8 @@ def canny(
     image : Volume or numpy.ndarray
         A volume or an array with two or three axes. Intensities keep their scale.
     sigma : float, str or sequence of them, default: 1.0
-        Standard deviation in voxels, or as a length such as ``"150 nm"``, which needs a volume with a
-        voxel size. One for all axes or one for each.
+        Standard deviation in voxels, or as a length such as ``"150 nm"``. Lengths need a volume
+        with a voxel size. One value for all axes or one per axis.
     low_threshold : float, optional
         Minimum gradient of an edge, computed with the Sobel filter; by default a tenth of the
         dtype's maximum, or 0.1 for floats.

@@ -32,11 +32,11 @@ def local_maxima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. NaN is never an extremum, and does not prevent
-        its neighbours from being one.
+        A volume or an array with up to three axes. NaN is never an extremum, but its neighbours can
+        be.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face.
+        centre, including all neighbours that share a face.
     connectivity : {1, 2, 3}, optional
         The largest number of steps along axes between neighbours, instead of ``footprint``; by
         default the number of axes.
@@ -46,7 +46,7 @@ def local_maxima(
     Returns
     -------
     Volume
-        A bool volume, True in the extrema. A constant volume has none.
+        A bool volume, True in the extrema. A constant volume has no extrema.
 
     Raises
     ------

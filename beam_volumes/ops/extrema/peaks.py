@@ -56,10 +56,10 @@ def peak_local_max(
     ----------
     image : Volume or numpy.ndarray
         A volume or an array with up to three axes. Voxels near NaN are not peaks; infinite voxels
-        are compared like others.
+        are compared like other voxels.
     min_distance : int or sequence of int, default: 1
         The smallest distance between two peaks, in steps along each axis. A peak is the maximum of
-        all voxels within this distance. One number for all axes or one for each.
+        all voxels within this distance. One number for all axes or one per axis.
     threshold_abs : float, optional
         Peaks must be higher than this; by default, higher than the smallest voxel.
     threshold_rel : float, optional
@@ -82,10 +82,10 @@ def peak_local_max(
     Returns
     -------
     Table
-        A lazy table with a row for each peak: ``rank`` 1, 2, ... from the highest peak, the
-        position in columns with names of axes (``z``, ``y``, ``x``), and the ``intensity``. Equal
-        peaks are in raster order. With ``labels``, there is a column ``label``, and peaks are
-        ordered by label unless ``num_peaks`` excludes some.
+        A lazy table with a row for each peak. The columns are ``rank`` (1, 2, ... from the highest
+        peak), the position (``z``, ``y``, ``x``), and the ``intensity``. Equal peaks are in raster
+        order. With ``labels``, there is a column ``label``, and peaks are ordered by label unless
+        ``num_peaks`` excludes some.
 
     Raises
     ------
@@ -104,9 +104,9 @@ def peak_local_max(
     -----
     Peaks and their order are identical to scikit-image's, which returns the positions as an array.
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
-    second finds the peaks. With ``labels``, there are two more, because in a label with a single
-    intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes each;
-    without enough memory, it raises an error.
+    second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
+    single intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes
+    each; if memory is too small, an error is raised.
 
     References
     ----------

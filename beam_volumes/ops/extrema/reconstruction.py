@@ -39,18 +39,19 @@ def reconstruction(
     seed : Volume or numpy.ndarray
         The initial volume: nowhere above the mask for dilation, nowhere below the mask for erosion.
     mask : Volume or numpy.ndarray
-        The limit, with the same shape. It must not contain NaN; both volumes may contain infinity.
+        The limit, with the same shape. The mask must not contain NaN; both volumes may contain
+        infinity.
     method : {"dilation", "erosion"}, default: "dilation"
         ``"dilation"`` grows the seed, ``"erosion"`` shrinks it.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes both. scikit-image returns the same values as
-        floats. A zero that does not come from the mask is 0.0, never -0.0.
+        A volume of the dtype to which numpy promotes both volumes. scikit-image returns the same
+        values as floats. A zero that does not come from the mask is 0.0, never -0.0.
 
     Raises
     ------
@@ -68,11 +69,11 @@ def reconstruction(
     Notes
     -----
     Three sweeps, regardless of how far the seed grows. Each voxel of a basin of the mask has a
-    monotonic path to the basin's end, so the result is the mask, clipped to one level per basin.
-    Two sweeps find the basins, as in `watershed`. A table of the passes between basins determines
-    the levels. One worker holds this table, about 150 bytes for each basin and 100 for each pair of
-    touching basins; without enough memory, it raises an error. A noisy volume has a basin for every
-    few voxels: smooth it first, or allow more memory.
+    monotonic path to the basin's end. The result is therefore the mask, clipped to one level per
+    basin. Two sweeps find the basins, as in `watershed`. A table of the passes between basins
+    determines the levels. One worker holds this table, about 150 bytes for each basin and 100 for
+    each pair of touching basins; if memory is too small, an error is raised. A noisy volume has a
+    basin for every few voxels: smooth it first, or allow more memory.
 
     References
     ----------
@@ -99,13 +100,13 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume or an array with up to three axes. It must not contain NaN or infinity.
+        A volume or an array with up to three axes. The volume must not contain NaN or infinity.
     h : float
-        The height of maxima or the depth of minima, above 0. If it is not an integer, integer
-        volumes are converted to floats.
+        The height of maxima or the depth of minima, above 0. If the height is not an integer,
+        integer volumes are converted to floats.
     footprint : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre, including all that share a face; all by default.
+        centre, including all neighbours that share a face. By default, all entries are true.
 
     Returns
     -------

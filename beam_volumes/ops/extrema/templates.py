@@ -110,8 +110,9 @@ def match_template(
         template centred there. If False, the result is smaller, and each voxel is the similarity
         with the template beginning there.
     mode : {"constant", "edge", "reflect", "symmetric"}, default: "constant"
-        How to extend the volume beyond its edges with ``pad_input``: by ``constant_values``, by the
-        outer voxels, or mirrored without (``"reflect"``) or with the outer voxels.
+        How to extend the volume beyond its edges with ``pad_input``: by ``constant_values``, or by
+        the outer voxels (``"edge"``). ``"reflect"`` mirrors the volume without its outer voxels,
+        and ``"symmetric"`` with them.
     constant_values : float, default: 0.0
         The value beyond the edges for ``"constant"``.
 
@@ -119,7 +120,8 @@ def match_template(
     -------
     Volume
         A float32 volume: Pearson's correlation of the template and the surrounding voxels, from -1
-        to 1; 0 where these are constant, and NaN where any of them is NaN or infinite.
+        to 1. The result is 0 where the surrounding voxels are constant, and NaN where any of them
+        is NaN or infinite.
 
     Raises
     ------
@@ -136,10 +138,10 @@ def match_template(
 
     Notes
     -----
-    One sweep. Blocks of the volume's own grid are Fourier transformed, so the result does not
-    depend on slabs. The last bits may depend on scipy's version. Blocks have 128 voxels along each
-    axis in three dimensions, or more for templates of more than 32. Voxels are first rounded to
-    float32. The error is about 1e-6.
+    One sweep. Blocks at fixed positions are Fourier transformed, so the result does not depend on
+    slabs. The last bits may depend on scipy's version. Blocks have 128 voxels along each axis in
+    three dimensions, or more for templates of more than 32. Voxels are first rounded to float32.
+    The error is about 1e-6.
 
     References
     ----------

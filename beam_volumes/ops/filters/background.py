@@ -55,11 +55,11 @@ def rolling_ball(
     ----------
     %(volume)s
     radius : float, str or sequence of them, default: 100
-        Radius of the ball, in voxels or as a length such as ``"15 um"``, which needs a volume with a
-        voxel size. One for all axes or, for an ellipsoid, one for each; 0 along z filters slice by
-        slice. The largest radius, in voxels, is also the height in units of intensity.
+        Radius of the ball, in voxels or as a length such as ``"15 um"``. Lengths need a volume with
+        a voxel size. One value for all axes or, for an ellipsoid, one per axis; 0 along z filters
+        slice by slice. The largest radius, in voxels, is also the height in units of intensity.
     kernel : array_like of float, optional
-        The heights of a custom ball, one dimension for each axis, infinite outside of it.
+        The heights of a custom ball, with one dimension per axis, infinite outside of it.
         scikit-image's ``ellipsoid_kernel(shape, intensity)`` returns one with a given height.
 
     Returns

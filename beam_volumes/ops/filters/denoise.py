@@ -139,14 +139,14 @@ def denoise_bilateral(
     ----------
     %(intensities)s
     win_size : int or sequence of int, optional
-        Extent of the window in voxels, odd; one for all axes or one for each. By default three
-        ``sigma_spatial`` on each side, and at least 5.
+        Extent of the window in voxels, odd; one value for all axes or one per axis. By default it
+        extends three ``sigma_spatial`` to each side, and has at least 5 voxels.
     sigma_color : float or Scalar, optional
-        Standard deviation of the Gaussian of differences of intensity; by default the standard
+        Standard deviation of the Gaussian of intensity differences. By default the standard
         deviation of the volume, which needs an additional sweep. Larger numbers smooth edges more.
     sigma_spatial : float, str or sequence of them, default: 1
         Standard deviation of the Gaussian of distances, in voxels or as a length such as
-        ``"15 nm"``. One for all axes or one for each; 0 along z filters slice by slice.
+        ``"15 nm"``. One value for all axes or one per axis; 0 along z filters slice by slice.
     %(mode_constant)s
     %(cval)s
 
@@ -233,8 +233,8 @@ def denoise_nl_means(
     ----------
     %(intensities)s
     patch_size : int or sequence of int, default: 7
-        Extent of the patches to compare, in voxels. Even numbers are increased by 1. One for all
-        axes or one for each; 1 along z compares slices.
+        Extent of the patches to compare, in voxels. Even numbers are increased by 1. One value for
+        all axes or one per axis; 1 along z compares slices.
     patch_distance : int or sequence of int, default: 11
         The maximum distance of voxels to include, along each axis. 0 along z filters slice by
         slice.
@@ -246,7 +246,7 @@ def denoise_nl_means(
         in this case.
     mode : str or sequence of str, default: "mirror"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or
-        one for each.
+        one per axis.
     %(cval)s
 
     See Also
@@ -304,8 +304,8 @@ def estimate_sigma(volume: Volume) -> Scalar:
     Returns
     -------
     Scalar
-        The lazy number, for the noise of all channels together. It is the median of the absolute
-        details of a wavelet transform (db2) in all directions, divided by 0.6745.
+        The lazy number, for the noise of all channels together. The estimate is the median of the
+        absolute details of a wavelet transform (db2) in all directions, divided by 0.6745.
 
     Raises
     ------
@@ -317,8 +317,8 @@ def estimate_sigma(volume: Volume) -> Scalar:
 
     Notes
     -----
-    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details of 0 are ignored. The
-    result equals scikit-image's to the precision of the dtype.
+    Two sweeps, or four for float64 and integers of 32 and 64 bits. Details that are 0 are ignored.
+    The result equals scikit-image's to the precision of the dtype.
 
     References
     ----------

@@ -39,7 +39,7 @@ def sobel(
 ) -> Volume:
     """Compute the Sobel derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along the others.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along all other axes.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def prewitt(
 ) -> Volume:
     """Compute the Prewitt derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along the others.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along all other axes.
 
     Notes
     -----
@@ -288,8 +288,8 @@ def generic_gradient_magnitude(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
-    derivatives determine sweeps and halo.
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    steps in other directions. The derivatives determine sweeps and halo.
 
     References
     ----------
@@ -353,8 +353,8 @@ def generic_laplace(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
-    derivatives determine sweeps and halo.
+    As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+    steps in other directions. The derivatives determine sweeps and halo.
 
     References
     ----------

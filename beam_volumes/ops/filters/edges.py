@@ -37,8 +37,8 @@ def scharr(
 ) -> Volume:
     """Find edges by the Scharr derivative along an axis, or the magnitude of several.
 
-    It depends less on the direction of an edge than `sobel`. The weights are ``[-1, 0, 1]`` along
-    the axis, and ``[3, 10, 3] / 16`` along the others.
+    The result depends less on the direction of an edge than for `sobel`. The weights are ``[-1, 0,
+    1]`` along the axis, and ``[3, 10, 3] / 16`` along all other axes.
 
     Parameters
     ----------
@@ -200,8 +200,8 @@ def gabor(
     Returns
     -------
     tuple of Volume
-        The real and the imaginary part; float32 for bool, integers of up to 16 bits, float16 and
-        float32, otherwise float64. ``dtype`` overrides this.
+        The real and the imaginary part. The dtype is float32 for bool, integers of up to 16 bits,
+        float16 and float32, otherwise float64. ``dtype`` overrides this.
 
     See Also
     --------

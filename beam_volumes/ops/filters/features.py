@@ -40,8 +40,9 @@ def features(
     ----------
     %(intensities)s
     sigmas : sequence, default: (0.5, 1, 2, 4, 8)
-        Standard deviations of the Gaussians that smooth the volume, one for each scale: a number of
-        voxels, a length such as ``"15 nm"``, or a sequence of them, one for each axis.
+        Standard deviations of the Gaussians that smooth the volume, one for each scale. Each is a
+        number of voxels, a length such as ``"15 nm"``, or a sequence of these with one entry per
+        axis.
     intensity : bool, default: True
         Whether to include the smoothed volume.
     edges : bool, default: True

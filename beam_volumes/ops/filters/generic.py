@@ -41,11 +41,12 @@ def generic_filter(
     ----------
     %(volume)s
     function : callable
-        A function of the voxels under the footprint, a 1-D float64 array in raster order, that
-        returns a number. Numba compiles it, so it can be called millions of times per second. It
-        can be plain Python with the numpy functions that numba supports, a function decorated with
-        ``numba.njit`` (its options are ignored), or a function such as ``np.median``. It must
-        return the same number for the same voxels, and may modify the array.
+        A function that returns a number for the voxels under the footprint. The function receives
+        these voxels as a 1-D float64 array in raster order. Numba compiles the function, so it can
+        be called millions of times per second. The function can be plain Python with the numpy
+        functions that numba supports, a function decorated with ``numba.njit`` (its options are
+        ignored), or a function such as ``np.median``. The function must return the same number for
+        the same voxels, and may modify the array.
     %(size)s
     %(footprint)s
     %(mode)s

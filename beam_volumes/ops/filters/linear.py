@@ -121,7 +121,8 @@ def gaussian_filter(
     %(volume)s
     %(sigma)s
     order : int or sequence of int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One for all axes or one for each.
+        The order of the derivative: 0 smooths, and 1 to 3 compute derivatives of the Gaussian. One
+        value for all axes or one per axis.
     %(mode)s
     %(cval)s
     %(truncate)s
@@ -200,7 +201,7 @@ def uniform_filter(
     ----------
     %(volume)s
     size : int or sequence of int, default: 3
-        Extent of the box in voxels; one for all axes or one for each.
+        Extent of the box in voxels; one value for all axes or one per axis.
     %(mode)s
     %(cval)s
     %(origin)s
@@ -256,7 +257,7 @@ def convolve(
     ----------
     %(volume)s
     weights : array_like of float
-        The weights, one dimension for each axis. Zeros are not part of the footprint.
+        The weights, with one dimension per axis. Zeros are not part of the footprint.
     %(mode)s
     %(cval)s
     %(origin)s

@@ -156,7 +156,7 @@ def autolevel(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Stretch the contrast locally: the minimum around a voxel becomes 0, and the maximum the dtype's.
+    """Stretch the contrast locally: the minimum around a voxel becomes 0, the maximum full scale.
 
     Parameters
     ----------

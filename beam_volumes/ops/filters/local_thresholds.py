@@ -41,12 +41,13 @@ def threshold_local(
     ----------
     %(volume)s
     block_size : int or sequence of int, default: 3
-        Extent of the neighbourhood in voxels, an odd number; one for all axes or one for each.
+        Extent of the neighbourhood in voxels, an odd number; one value for all axes or one per
+        axis.
     method : {"gaussian", "mean", "median"}, default: "gaussian"
         A mean with Gaussian weights of ``sigma = (block_size - 1) / 6``, a plain mean, or the
         median.
     offset : float, default: 0.0
-        Subtracted from the mean.
+        Number to subtract from the mean.
     %(mode)s
     %(cval)s
     param : float, str or sequence of them, optional
@@ -112,7 +113,7 @@ def threshold_niblack(
     ----------
     %(volume)s
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     k : float, default: 0.2
         Number of standard deviations to subtract.
 
@@ -163,7 +164,7 @@ def threshold_sauvola(
     ----------
     %(volume)s
     window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     k : float, default: 0.2
         How much a small standard deviation reduces the threshold.
     r : float, optional
@@ -246,8 +247,8 @@ def unsharp_mask(
         A volume or an array with up to three axes. Intensities keep their scale
         (``preserve_range=True`` in scikit-image) and are not clipped.
     radius : float, str or sequence of them, default: 1.0
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size. One value for all axes or one per axis.
     amount : float, default: 1.0
         Factor of the difference.
     %(mode)s
@@ -301,7 +302,7 @@ def difference_of_gaussians(
     %(intensities)s
     low_sigma : float, str or sequence of them
         Standard deviation of the narrower Gaussian, in voxels or as a length such as ``"15
-        nm"``, which needs a volume with a voxel size. One for all axes or one for each.
+        nm"``. Lengths need a volume with a voxel size. One value for all axes or one per axis.
     high_sigma : float, str or sequence of them, optional
         Standard deviation of the wider Gaussian; 1.6 times ``low_sigma`` by default.
     %(mode_nearest)s
@@ -356,13 +357,13 @@ def denoise_wiener(
     """Denoise where the local variance is close to the noise, which keeps edges.
 
     The result is ``mean + (1 - noise / variance) * (volume - mean)``, with the mean and variance of
-    each voxel's window. Where the variance does not exceed the noise, it is the mean.
+    each voxel's window. Where the variance does not exceed the noise, the result is the mean.
 
     Parameters
     ----------
     %(volume)s
     mysize : int or sequence of int, default: 3
-        Extent of the window in voxels, an odd number; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     noise : float, optional
         The variance of the noise; by default the mean of the local variances of all channels,
         without NaN, which needs an additional sweep.

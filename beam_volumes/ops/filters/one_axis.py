@@ -34,11 +34,11 @@ def gaussian_filter1d(
     ----------
     %(volume)s
     sigma : float or str
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size.
     %(axis_1d)s
     order : int, default: 0
-        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian.
+        The order of the derivative: 0 smooths, and 1 to 3 compute derivatives of the Gaussian.
     %(mode_1d)s
     %(cval)s
     %(truncate)s
@@ -60,7 +60,7 @@ def gaussian_filter1d(
 
     Notes
     -----
-    One sweep. The halo is the radius along this axis, and 0 along the others.
+    One sweep. The halo is the radius along this axis, and 0 along all other axes.
 
     References
     ----------

@@ -46,9 +46,9 @@ def map_overlap(
     ----------
     func : callable
         A function of one array (z, y, x) for each volume, with ``depth`` additional voxels on each
-        side. It returns an array of the same shape, or of the shape without the overlap. Each voxel
-        of the result may depend only on voxels within ``depth``, not on the position of blocks.
-        Several threads call the function, and it must not compute with this package.
+        side. The function returns an array of the same shape, or of the shape without the overlap.
+        Each voxel of the result may depend only on voxels within ``depth``, not on the position of
+        blocks. Several threads call the function, and it must not compute with this package.
     *volumes : Volume or numpy.ndarray
         One or more volumes of the same shape. The function is called separately for each channel; a
         volume without channels is passed to every call.
@@ -62,8 +62,8 @@ def map_overlap(
     %(cval)s
     %(name_and_version)s
     deterministic : bool, default: True
-        Set it to False if a second call may return different bits: the result is then stored, and
-        never computed twice.
+        Set it to False if a second call may return different bits. In this case, the result is
+        stored, and never computed twice.
     mixes : {"channels"}, optional
         ``"channels"`` if the function processes all channels at once. All arrays and the result
         then have the axes c, z, y, x, even for volumes without channels.
@@ -79,7 +79,8 @@ def map_overlap(
     ------
     ValueError
         If no volume is given, shapes differ, or a parameter is out of range. On computation, if the
-        function returns a different kind of number from ``dtype``, or integers that it cannot hold.
+        function returns a different kind of number from ``dtype``, or integers that ``dtype``
+        cannot hold.
     TypeError
         If ``func`` is not callable, or a volume is neither a volume nor an array.
 

@@ -168,7 +168,7 @@ def rank_filter(
     ----------
     %(volume)s
     rank : int
-        The rank: 0 is the smallest value, 1 the next one, -1 the largest, and -2 the second
+        The rank: 0 is the smallest value, 1 the second smallest, -1 the largest, and -2 the second
         largest.
     %(size)s
     %(footprint)s

@@ -73,7 +73,7 @@ def spline_filter(
 ) -> Volume:
     """Compute the coefficients of the B-spline through all voxels.
 
-    Use it to look at the coefficients, or to compute several transforms with ``prefilter=False``.
+    Use it to inspect the coefficients, or to compute several transforms with ``prefilter=False``.
     `zoom`, `shift`, `rotate`, `affine_transform` and `map_coordinates` otherwise compute them.
 
     Parameters
@@ -82,9 +82,10 @@ def spline_filter(
     order : int, default: 3
         The order of the spline, from 2 to 5; with 0 and 1, voxels are their own coefficients.
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
-        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
-        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges. ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), and ``"grid-wrap"`` repeats
+        the volume. All other modes mirror it at the centre of the outer voxel (d c b | a b c d | c
+        b a).
     %(dtype)s
 
     Returns
@@ -104,8 +105,8 @@ def spline_filter(
     -----
     scipy filters recursively from one end of the volume to the other. Here, each coefficient is a
     sum over as many voxels as its precision needs, always in the same order. Cubic splines need 16
-    on each side for float32, and 29 for float64. The result equals scipy's in float64 within 8
-    units in the last place of the result's dtype, relative to the largest coefficient. scipy
+    voxels on each side for float32, and 29 for float64. The result equals scipy's in float64 within
+    8 units in the last place of the result's dtype, relative to the largest coefficient. scipy
     returns float64 by default. A NaN affects the coefficients within this distance; in scipy, it
     affects whole rows.
 
@@ -145,9 +146,10 @@ def spline_filter1d(
         The order of the spline, from 2 to 5; with 0 and 1, voxels are their own coefficients.
     %(axis_1d)s
     mode : str, default: "mirror"
-        How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and
-        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` repeats the
-        volume, and all others mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
+        How to extend the volume beyond its edges. ``"reflect"``, ``"grid-mirror"`` and
+        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), and ``"grid-wrap"`` repeats
+        the volume. All other modes mirror it at the centre of the outer voxel (d c b | a b c d | c
+        b a).
     %(dtype)s
 
     See Also

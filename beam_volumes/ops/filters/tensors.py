@@ -48,7 +48,8 @@ def structure_tensor(
     %(intensities)s
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation of the smoothing Gaussian, in voxels or as a length such as
-        ``"15 nm"``, which needs a volume with a voxel size. One for all axes or one for each.
+        ``"15 nm"``. Lengths need a volume with a voxel size. One value for all axes or one per
+        axis.
     %(mode_constant)s
     %(cval)s
     %(dtype)s
@@ -153,8 +154,8 @@ def hessian_matrix(
     ----------
     %(intensities)s
     sigma : float, str or sequence of them, default: 1.0
-        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-        needs a volume with a voxel size. One for all axes or one for each.
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
+        need a volume with a voxel size. One value for all axes or one per axis.
     %(mode_constant)s
     %(cval)s
     %(dtype)s
@@ -299,8 +300,8 @@ def frangi(
     beta : float, default: 0.5
         Smaller values suppress blobs more.
     gamma : float, optional
-        The required amount of structure; by default half of the maximum at the first scale, without
-        NaN, which needs an additional sweep.
+        The required amount of structure; by default half of the maximum at the first scale,
+        ignoring NaN. The default needs an additional sweep.
     black_ridges : bool, default: True
         Whether to find dark ridges on a bright background, instead of bright ridges.
     %(mode)s
@@ -390,7 +391,7 @@ def meijering(
         Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     alpha : float, optional
         The weight of the other eigenvalues, from -1000 to 1000, which selects long and flat
-        structures; by default ``1 / (axes + 1)``, with the number of axes.
+        structures. By default ``1 / (axes + 1)``, where ``axes`` is the number of axes.
     black_ridges : bool, default: True
         Whether to find dark ridges on a bright background, instead of bright ridges.
     %(mode)s

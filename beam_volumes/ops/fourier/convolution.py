@@ -40,7 +40,7 @@ def fftconvolve(
     ----------
     %(volume)s
     weights : array_like of float
-        The weights, one dimension for each axis.
+        The weights, with one dimension per axis.
     %(mode_unwrapped)s
     %(cval)s
     %(patch_of_block)s
@@ -60,11 +60,11 @@ def fftconvolve(
 
     Notes
     -----
-    The result equals `convolve` within 16 units in the last place of the result's dtype, relative
-    to the sum of the weights' magnitudes times the largest voxel. Computation is in float64. Blocks
-    start at the first voxel of the volume, and overlap by the extent of the weights, so the result
-    does not depend on slabs. `scipy.signal.fftconvolve` with ``mode="same"`` gives the same result
-    for odd extents and ``mode="constant"``.
+    The result equals `convolve` within 16 units in the last place of the result's dtype. This error
+    is relative to the sum of the weights' magnitudes times the largest voxel. Computation is in
+    float64. Blocks start at the first voxel of the volume, and overlap by the extent of the
+    weights, so the result does not depend on slabs. `scipy.signal.fftconvolve` with ``mode="same"``
+    gives the same result for odd extents and ``mode="constant"``.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 

@@ -244,8 +244,8 @@ def richardson_lucy(
     %(mode_unwrapped)s
     %(cval)s
     context : int or sequence of int, optional
-        Number of voxels that each block discards at each face; one number for all axes or one for
-        each. By default four times the distance that contains all but 1e-4 of ``psf``.
+        Number of voxels that each block discards at each face; one number for all axes or one per
+        axis. By default four times the distance that contains all but 1e-4 of ``psf``.
     %(patch_of_block)s
     %(dtype)s
 
@@ -270,13 +270,13 @@ def richardson_lucy(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It
-    depends on ``patch`` and ``context``. In tests with Gaussians and the default context, two grids
-    of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The volume is
-    extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were
-    data. scikit-image uses zeros there, which makes the estimate brighter at the edges; in the
-    interior, the results agree. Computation is in the result's default dtype. The first estimate is
-    constant.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. The
+    result depends on ``patch`` and ``context``. In tests with Gaussians and the default context,
+    two grids of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The
+    volume is extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if
+    they were data. scikit-image uses zeros beyond the edges, which makes the estimate brighter at
+    the edges; in the interior, the results agree. Computation is in the result's default dtype. The
+    first estimate is constant.
 
     One sweep. A slab needs whole blocks, and memory for nine arrays (thirteen with ``tv``) with
     this dtype and a block's shape. Each iteration needs four Fourier transforms of each block.
@@ -424,8 +424,8 @@ def wiener(
     %(mode_unwrapped)s
     %(cval)s
     context : int or sequence of int, optional
-        Number of voxels that each block discards at each face; one number for all axes or one for
-        each. By default the distance that contains all but 1e-4 of the filter's weights.
+        Number of voxels that each block discards at each face; one number for all axes or one per
+        axis. By default the distance that contains all but 1e-4 of the filter's weights.
     %(patch_of_block)s
     %(dtype)s
 
@@ -441,9 +441,9 @@ def wiener(
 
     Notes
     -----
-    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
-    on ``patch`` and ``context``. scikit-image's result is the same in the interior; it treats the
-    volume as periodic, and clips from -1 to 1. Computation is in float64.
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. The
+    result depends on ``patch`` and ``context``. scikit-image's result is the same in the interior;
+    it treats the volume as periodic, and clips from -1 to 1. Computation is in float64.
 
     One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
 
@@ -520,7 +520,7 @@ def gaussian_psf(
     Parameters
     ----------
     sigma : float or sequence of float
-        Standard deviation in voxels; one number for all axes or one for each.
+        Standard deviation in voxels; one number for all axes or one per axis.
     ndim : int, default: 3
         Number of axes for a single ``sigma``.
     truncate : float, default: 4.0
@@ -543,8 +543,8 @@ def gaussian_psf(
 
     Notes
     -----
-    For a widefield fluorescence microscope, sigma is about ``0.225 * wavelength / NA`` in the plane and
-    ``0.78 * n * wavelength / NA**2`` along z, with the refractive index n and the numerical aperture NA.
+    For a widefield fluorescence microscope with refractive index n and numerical aperture NA, sigma
+    is about ``0.225 * wavelength / NA`` in the plane and ``0.78 * n * wavelength / NA**2`` along z.
 
     References
     ----------

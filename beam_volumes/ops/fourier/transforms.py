@@ -226,8 +226,8 @@ def fftn(volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "b
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A volume or an array with up to three axes: real numbers without channels, or complex
-        numbers as the channels ``real`` and ``imag``.
+        A volume or an array with up to three axes. Complex numbers are the channels ``real`` and
+        ``imag``; real numbers have no channels.
     %(axes)s
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.fftn`.
@@ -235,14 +235,14 @@ def fftn(volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "b
     Returns
     -------
     Volume
-        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies: float32
-        for bool, integers of up to 16 bits, float16 and float32; float64 for other dtypes. It keeps
-        the voxel size and origin of the volume for `ifftn`.
+        A volume with the channels ``real`` and ``imag``, in numpy's order of frequencies. The dtype
+        is float32 for bool, integers of up to 16 bits, float16 and float32; float64 for other
+        dtypes. The result keeps the voxel size and origin of the volume for `ifftn`.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
+        If the axis does not exist, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -367,7 +367,7 @@ def irfftn(
         Shape of the result along ``axes``. By default, the last extent is even: twice the number of
         frequencies, minus 2.
     %(axes)s
-        The last of these is the halved one.
+        The last of these axes is halved.
     norm : {"backward", "ortho", "forward"}, default: "backward"
         The normalization, as in `numpy.fft.irfftn`.
 
@@ -379,7 +379,7 @@ def irfftn(
     Raises
     ------
     ValueError
-        If there is no such axis, the volume does not have the channels ``real`` and ``imag``, or
+        If the axis does not exist, the volume does not have the channels ``real`` and ``imag``, or
         ``shape`` does not fit. On computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -446,7 +446,7 @@ def fftshift(volume: Volume, axes: int | Sequence[int] | None = None) -> Volume:
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -456,7 +456,7 @@ def fftshift(volume: Volume, axes: int | Sequence[int] | None = None) -> Volume:
 
     Notes
     -----
-    Parts of the volume trade places, which needs no additional sweep for an opened volume.
+    Parts of the volume are exchanged, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -480,7 +480,7 @@ def ifftshift(volume: Volume, axes: int | Sequence[int] | None = None) -> Volume
 
     Notes
     -----
-    Parts of the volume trade places, which needs no additional sweep for an opened volume.
+    Parts of the volume are exchanged, which needs no additional sweep for an opened volume.
 
     References
     ----------
@@ -575,7 +575,7 @@ def fourier_uniform(volume: Volume, size: float | Sequence[float]) -> Volume:
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Extent of the box in voxels; one for all axes or one for each.
+        Extent of the box in voxels; one value for all axes or one per axis.
 
     See Also
     --------
@@ -623,7 +623,7 @@ def fourier_shift(volume: Volume, shift: float | Sequence[float]) -> Volume:
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     shift : float or sequence of float
-        The distance in voxels; one for all axes or one for each.
+        The distance in voxels; one value for all axes or one per axis.
 
     See Also
     --------
@@ -673,7 +673,7 @@ def fourier_ellipsoid(volume: Volume, size: float | Sequence[float]) -> Volume:
     volume : Volume
         A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
-        Diameters of the ellipsoid in voxels; one for all axes or one for each.
+        Diameters of the ellipsoid in voxels; one value for all axes or one per axis.
 
     See Also
     --------
@@ -764,8 +764,8 @@ def fourier_filter(
         frequencies need conjugate factors; imaginary parts of the result are dropped. Several
         threads call the function.
     axes : int or sequence of int, optional
-        Axes to transform, counted from 0, or backwards from -1; all by default. ``axes=(1, 2)``
-        filters slice by slice.
+        Axes to transform, counted from 0, or backwards from -1; all axes by default. ``axes=(1,
+        2)`` filters slice by slice.
     %(name_and_version)s
 
     Returns
@@ -777,8 +777,8 @@ def fourier_filter(
     Raises
     ------
     ValueError
-        If there is no such axis. On computation, if a voxel is NaN or infinite, or the shape of the
-        factors is wrong.
+        If the axis does not exist. On computation, if a voxel is NaN or infinite, or the shape of
+        the factors is wrong.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``func`` is not callable.
 

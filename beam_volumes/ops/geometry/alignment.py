@@ -172,18 +172,18 @@ def apply_transforms(
     ----------
     %(volume)s
     transforms : array_like, table or path
-        For each slice, the position of its first voxel in the aligned volume, (y, x), or a matrix
-        that maps indices to positions, in voxels. A matrix is 2 x 2, or homogeneous with the
-        position in its last column. A table can be the result of `register_slices`, a DataFrame or
-        the path of a CSV file. It has columns ``y`` and ``x``, and optionally the matrix in
-        ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, there is instead
-        one transform for each frame, for all spatial axes.
+        For each slice, the position (y, x) of its first voxel in the aligned volume, in voxels.
+        Alternatively, a matrix that maps indices to positions. A matrix is 2 x 2, or homogeneous
+        with the position in its last column. A table can be the result of `register_slices`, a
+        DataFrame or the path of a CSV file. The table has columns ``y`` and ``x``, and optionally
+        the matrix in ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, pass
+        one transform per frame instead, for all spatial axes.
     bounding_box : bool, default: False
         Whether to enlarge the result to contain all transformed slices or frames, instead of
         keeping the shape.
     order : {0, 1}, default: 1
-        0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an integer are rounded; voxels
-        are then copied, not interpolated.
+        The order of interpolation: 0 is the nearest voxel, 1 is linear. Positions within 1e-6 of an
+        integer are rounded; voxels are then copied, not interpolated.
     mode : {"constant", "nearest"}, default: "constant"
         The value outside of a slice: ``cval``, or the nearest voxel of its edge.
     %(outside_cval)s
@@ -197,8 +197,8 @@ def apply_transforms(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the number of transforms does not match the slices or
-        frames, a matrix has no inverse, or the volume has no voxels or no axes y and x.
+        If a parameter is out of range, a matrix has no inverse, or the number of transforms does
+        not match the slices or frames. If the volume has no voxels or no axes y and x.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with ``order=1``.
 

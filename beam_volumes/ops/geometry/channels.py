@@ -23,8 +23,8 @@ def stack(volumes: Sequence[Volume], names: Sequence[str] | None = None) -> Volu
     volumes : sequence of Volume or numpy.ndarray
         One or more volumes of the same shape. All channels of a volume are used.
     names : sequence of str, optional
-        A different name for each channel. By default, the names from the volumes, if all have
-        names.
+        A different name for each channel. By default, the names of the volumes' channels, if all
+        channels have names.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def channels(volume: Volume) -> tuple[Volume, ...]:
     Returns
     -------
     tuple of Volume
-        One volume for each channel; the volume itself if it has no such axis.
+        One volume for each channel; the volume itself if it has no channel axis.
 
     Raises
     ------

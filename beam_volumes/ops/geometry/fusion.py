@@ -54,13 +54,13 @@ def fuse(
         different voxel size from the first need matrices that scale them, or ``physical=True``.
     transforms : array_like, table, path or None
         For each tile, the position of its first voxel, or a matrix that maps its indices to
-        positions: square, or homogeneous with the position in its last column. Positions have an
-        entry for each spatial axis. A table, such as a DataFrame or the path of a CSV file, has
-        columns named z, y and x, and a row for each tile, in order. With None, tiles are placed by
-        their own origins.
+        positions. A matrix is square, or homogeneous with the position in its last column.
+        Positions have an entry for each spatial axis. A table can be a DataFrame or the path of a
+        CSV file. The table has columns named z, y and x, and a row for each tile, in order. With
+        None, tiles are placed by their own origins.
     physical : bool, default: False
-        Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
-        indices times the voxel size.
+        Whether ``transforms`` uses the unit of the tiles instead of voxels. In this unit, matrices
+        map indices times the voxel size.
     shape : sequence of int, optional
         Shape of the result, which then begins at position 0. By default, the result covers all
         tiles.
@@ -73,17 +73,17 @@ def fuse(
         tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile in the
         given order.
     order : {0, 1}, default: 1
-        0 is the nearest voxel of a tile, 1 is linear. Positions within 1e-6 of an integer are
-        rounded; voxels are then copied, not interpolated.
+        The order of interpolation: 0 is the nearest voxel of a tile, 1 is linear. Positions within
+        1e-6 of an integer are rounded; voxels are then copied, not interpolated.
     fill : float, default: 0
         The value outside of all tiles.
     dtype : dtype, optional
         Dtype of the result; the tiles' dtype by default. Integers are rounded half to even and
         clipped to the dtype's range.
     gain : float or sequence of float, default: 1.0
-        Factor for the voxels; one for all tiles or one for each.
+        Factor for the voxels; one value for all tiles or one per tile.
     offset : float or sequence of float, default: 0.0
-        Number to add after applying ``gain``; one for all tiles or one for each.
+        Number to add after applying ``gain``; one value for all tiles or one per tile.
 
     Returns
     -------
@@ -96,8 +96,8 @@ def fuse(
         If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
         is computed instead of opened.
     TypeError
-        If a tile is neither a volume nor an array, or if tiles have different dtypes, have integers
-        of 64 bits, or are bool and would be interpolated or averaged.
+        If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
+        different dtypes, or are bool and would be interpolated or averaged.
 
     See Also
     --------

@@ -30,7 +30,8 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
     Returns
     -------
     Volume
-        A volume of the dtype to which numpy promotes the inputs, with the origin of the first one.
+        A volume of the dtype to which numpy promotes the inputs, with the origin of the first
+        input.
 
     Raises
     ------
@@ -46,8 +47,8 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
 
     Notes
     -----
-    In one sweep, each volume is padded to the whole extent, and then selected where it has voxels.
-    To join files along z, ``bv.open([first, second])`` is faster.
+    In one sweep, each volume is padded to the whole extent; each voxel is then taken from the
+    volume that contains it. To join files along z, ``bv.open([first, second])`` is faster.
 
     References
     ----------

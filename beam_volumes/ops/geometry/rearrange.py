@@ -34,9 +34,9 @@ def pad(
         Number of voxels before and after: one number for all sides, a pair for all axes, or a pair
         for each axis.
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "constant"
-        The values outside: ``constant_values``, the outer voxels (``"edge"``), the mirrored volume
-        without (``"reflect"``) or with (``"symmetric"``) the outer voxel, or the repeated volume
-        (``"wrap"``).
+        The values outside. ``"constant"`` uses ``constant_values``, and ``"edge"`` the outer
+        voxels. ``"reflect"`` mirrors the volume without its outer voxels, and ``"symmetric"`` with
+        them. ``"wrap"`` repeats the volume.
     constant_values : float, default: 0
         The value outside for ``"constant"``, a number of the volume's dtype.
 
@@ -101,7 +101,7 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
     ----------
     %(volume)s
     axis : int or sequence of int, optional
-        Axes to reverse, counted from 0, or backwards from -1; all by default.
+        Axes to reverse, counted from 0, or backwards from -1; all axes by default.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -229,7 +229,7 @@ def coordinates(volume: Volume, axis: int, *, physical: bool = False) -> Volume:
     Raises
     ------
     ValueError
-        If there is no such axis, or ``physical=True`` and the volume has no voxel size.
+        If the axis does not exist, or ``physical=True`` and the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``axis`` is not an int.
 

@@ -27,18 +27,18 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
     ----------
     %(volume)s
     factors : int or sequence of int
-        Extent of windows in voxels; one number for all axes or one for each.
+        Extent of windows in voxels; one number for all axes or one per axis.
     method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
         How to combine the voxels of a window. Means of integers are rounded half to even. The
         median of an even number of voxels is the lower of the middle two. ``"mode"`` is the most
-        frequent value, the smallest if there are several. ``"stride"`` is the first voxel.
+        frequent value; if there are several, the smallest is used. ``"stride"`` is the first voxel.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. Its voxels are larger by ``factors``, and its origin is in the
-        centre of the first window (unchanged for ``"stride"``). A voxel is NaN if its window
-        contains a NaN.
+        A volume of the input's dtype. The voxels of the result are larger by ``factors``, and its
+        origin is in the centre of the first window (unchanged for ``"stride"``). A voxel is NaN if
+        its window contains a NaN.
 
     Raises
     ------
@@ -124,13 +124,13 @@ def upsample(
     ----------
     %(volume)s
     factors : int or sequence of int
-        Number of new voxels per voxel; one for all axes or one for each.
+        Number of new voxels per voxel; one value for all axes or one per axis.
     order : {0, 1}, default: 0
         0 repeats voxels, like `numpy.repeat`; 1 interpolates linearly between their centres, and is
         constant outside.
     like : Volume, optional
-        The original input of `downsample`, which determines the shape of the result. Its extents
-        need not be multiples of ``factors``.
+        The original input of `downsample`, which determines the shape of the result. The extents of
+        this volume need not be multiples of ``factors``.
 
     Returns
     -------

@@ -39,14 +39,15 @@ def open_tiles(
     ----------
     source : path, list of paths or table
         An XML file of BigStitcher (SpimData with images in HDF5, N5, OME-Zarr or TIFF) or of
-        TeraStitcher. Alternatively a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an
-        OME-TIFF with several images, or an OME-Zarr plate, well or series. Positions are then stage
-        positions in OME-TIFF, and transforms in multiview-stitcher's own zarr files. For other
-        images, they are the origins, such as the translations of OME-Zarr. Alternatively a CSV file
-        or a table with a column ``path`` and a column for each axis, in voxels.
+        TeraStitcher. Alternatively, a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an
+        OME-TIFF with several images, or an OME-Zarr plate, well or series. In this case, OME-TIFF
+        files contain the positions as stage positions, and multiview-stitcher's own zarr files as
+        transforms. For all other images, positions are the origins, such as the translations of
+        OME-Zarr. Alternatively, a CSV file or a table with a column ``path`` and a column for each
+        axis, in voxels.
     index : dict, optional
-        The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
-        several. For BigStitcher, use its numbers or names.
+        The time point and the channel to open, such as ``{"t": 0, "c": "DAPI"}``; needed if there
+        are several. For BigStitcher, use the numbers or names of the project.
     transform_key : str, optional
         The name of a multiview-stitcher transform; needed if its files contain several.
 
@@ -55,9 +56,10 @@ def open_tiles(
     tiles : list of Volume
         The opened tiles.
     transforms : numpy.ndarray
-        For each tile, a matrix that maps its indices to positions in voxels, with the position in
-        its last column: (tiles, axes, axes + 1). BigStitcher's registrations are divided by the
-        calibration, so the fused volume has the voxel size of the first tile.
+        An array of shape (tiles, axes, axes + 1). The matrix of each tile maps its indices to
+        positions in voxels; the last column is the position of the tile. BigStitcher's
+        registrations are divided by the calibration, so the fused volume has the voxel size of the
+        first tile.
 
     Raises
     ------
@@ -77,8 +79,8 @@ def open_tiles(
 
     Notes
     -----
-    Only metadata is read. BigStitcher's registrations do not specify their unit of length. It is
-    determined from the transform called calibration, or from the voxel sizes and their extents
+    Only metadata is read. BigStitcher's registrations do not specify their unit of length. The unit
+    is determined from the transform called calibration, or from the voxel sizes and their extents
     after registration. Tiles with different voxel sizes are aligned at the corners of their first
     voxels. A TeraStitcher stack with gaps in its ``Z_RANGES`` becomes one tile for each range, and
     a stack with an ``IMG_REGEX`` contains only the matching images. Positions in TIFF files without
@@ -250,8 +252,8 @@ def save_transforms(
     transforms : array_like, table or path
         For each tile, its position or a matrix, in voxels, such as the table from `register_tiles`.
     target : path, optional
-        The XML file to write for BigStitcher. OME-Zarr images need none, because their own metadata
-        is changed in place.
+        The XML file to write for BigStitcher. OME-Zarr images need no ``target``, because their own
+        metadata is changed in place.
     index : dict, optional
         The time point and the channel of the tiles. In BigStitcher, other views keep their
         registrations.

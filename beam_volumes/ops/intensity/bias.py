@@ -139,7 +139,7 @@ def fit_bias(volume: Volume, order: int = 2, *, mask: Volume | None = None) -> V
     Notes
     -----
     Two sweeps: the first computes exact sums of all slices, and the second the polynomials. The
-    second does not read the volume, unless the expression does.
+    second sweep reads the volume only if another part of the expression does.
 
     References
     ----------

@@ -79,8 +79,8 @@ def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
     ValueError
         If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -162,8 +162,8 @@ def separate_stains(
         dtype, floats from 0 to 1.
     matrix : array_like of 3 x 3
         A matrix that converts logarithms of red, green and blue to stains, like
-        ``skimage.color.hdx_from_rgb``. It is the inverse of the matrix with the stains' colours as
-        rows.
+        ``skimage.color.hdx_from_rgb``. This matrix is the inverse of the matrix with the stains'
+        colours as rows.
     names : sequence of str, optional
         Names of the three stains.
     dtype : dtype, optional
@@ -177,11 +177,11 @@ def separate_stains(
     Raises
     ------
     ValueError
-        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, there
-        are not three different names, or ``dtype`` is not float32 or float64.
+        If the volume does not have three channels, there are not three different names, or the
+        matrix is not 3 x 3 finite numbers. If ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------
@@ -231,8 +231,8 @@ def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> V
         If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, or
         ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or has a signed integer dtype or one with
-        more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has signed integers or integers of more
+        than 16 bits.
 
     See Also
     --------

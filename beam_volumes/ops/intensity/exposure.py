@@ -54,9 +54,10 @@ def rescale_intensity(
         lazy numbers: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result. ``"dtype"`` is the range of an integer dtype, without negative
-        numbers if ``in_range`` has none; for floats, it is 0 to 1 or -1 to 1.
+        numbers if ``in_range`` has none. For floats, the range is 0 to 1 under the same condition,
+        otherwise -1 to 1.
     %(where)s
-        The remaining voxels do not count for ``"image"``, but are also changed.
+        Voxels outside of the mask do not count for ``"image"``, but are also changed.
     %(nan)s
     dtype : dtype, optional
         Dtype of the result. By default the volume's dtype, or ``out_range`` if it is a dtype; for a
@@ -71,7 +72,7 @@ def rescale_intensity(
     Raises
     ------
     ValueError
-        If a range is invalid or not ascending; on computation with ``"image"``, if an included
+        If a range is invalid or not ascending. On computation with ``"image"``, if an included
         voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool.
@@ -176,7 +177,7 @@ def equalize_hist(
     %(volume)s
     %(nbins)s
     %(where)s
-        The remaining voxels are also changed.
+        All voxels are changed, including voxels outside of the mask.
     %(nan)s
 
     Returns
@@ -247,8 +248,8 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
     ----------
     %(volume)s
     reference : Volume or numpy.ndarray
-        A volume of any shape and dtype. If it has channels, they must be the volume's, and each
-        channel is matched separately.
+        A volume of any shape and dtype. If it has channels, they must be the same as the volume's,
+        and each channel is matched separately.
     nbins : int, default: 65536
         Maximum number of distinct values of floats, and of integers of more than 16 bits. If there
         are more, they are counted in this number of equal bins. For other dtypes, every value is
@@ -275,9 +276,9 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
     -----
     Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
     scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
-    float64. With more, all voxels in a bin get the same intensity. For the largest voxel of a bin,
-    it differs from scikit-image's by at most the distance between the centres of two occupied bins
-    of the reference plus half a bin.
+    float64. With more values, all voxels in a bin get the same intensity. The largest voxel of a
+    bin differs from scikit-image's by a limited amount: at most half a bin plus the distance
+    between the centres of two occupied bins of the reference.
 
     References
     ----------

@@ -159,17 +159,17 @@ def equalize_adapthist(
 ) -> Volume:
     """Equalize the histogram locally, with limited contrast (CLAHE).
 
-    Use it if structures are visible in some parts of a volume, but too dark or bright in others.
-    Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating between
-    the curves of the nearest tiles.
+    Use it if structures are visible in some parts of a volume, but too dark or bright in other
+    parts. Each tile has a curve that equalizes its histogram. A voxel is mapped by interpolating
+    between the curves of the nearest tiles.
 
     Parameters
     ----------
     %(volume)s
         Each channel is equalized separately.
     kernel_size : int or sequence of int, optional
-        Extent of a tile in voxels; one for all axes or one for each. By default, an eighth of the
-        volume along each axis. 1 along z equalizes slice by slice.
+        Extent of a tile in voxels; one value for all axes or one per axis. By default, an eighth of
+        the volume along each axis. 1 along z equalizes slice by slice.
     clip_limit : float, default: 0.01
         The largest fraction of a tile's voxels in one bin: larger numbers give more contrast. 0
         sets no limit.
@@ -203,7 +203,8 @@ def equalize_adapthist(
 
     The result equals scikit-image's for unsigned integers of up to 16 bits. Other voxels are divided
     into 16384 levels directly, while scikit-image first scales them to 16 bits and clips negative
-    ones. It also converts colours to HSV; for this, equalize the value channel of `rgb2hsv`.
+    voxels. scikit-image also converts colours to HSV; to do the same, equalize the value channel of
+    `rgb2hsv`.
 
     References
     ----------

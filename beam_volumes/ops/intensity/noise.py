@@ -78,10 +78,10 @@ def random_noise(
     amount : float, optional
         Fraction of voxels to set, 0 to 1; 0.05 by default.
     salt_vs_pepper : float, optional
-        Fraction of salt among them, 0 to 1; 0.5 by default.
+        Fraction of salt among the set voxels, 0 to 1; 0.5 by default.
     peak : float, optional
         Number of photons for a voxel of 1; 256 by default for integers of 8 bits, 65536 for 16
-        bits. It is required for other dtypes.
+        bits. The parameter is required for all other dtypes.
     low : float, optional
         Minimum of uniform noise; -0.1 by default.
     high : float, optional

@@ -118,14 +118,15 @@ def normalize_slices(
     std : float or Scalar, optional
         The desired standard deviation; the standard deviation of the volume by default.
     percentiles : pair of float, optional
-        Percentiles to normalize, e.g. ``(1, 99)``, instead of mean and standard deviation. Each
-        slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
+        Percentiles to normalize, such as ``(1, 99)``, instead of the mean and standard deviation.
+        Each slice is clipped to its percentiles, which are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
         The range of the result with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
-        without negative numbers if no slice has a percentile below 0; for floats, it is 0 to 1 or
-        -1 to 1. ``"image"`` is from the smallest to the largest voxel of the volume.
+        without negative numbers if no slice has a percentile below 0. For floats, the range is 0 to
+        1 under the same condition, otherwise -1 to 1. ``"image"`` is from the smallest to the
+        largest voxel of the volume.
     %(where)s
-        The remaining voxels are also changed.
+        All voxels are changed, including voxels outside of the mask.
     %(nan)s
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.
@@ -134,15 +135,15 @@ def normalize_slices(
     -------
     Volume
         Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice with mean m and standard
-        deviation s: float32 (float64 for wide dtypes), computed in float64. A constant
-        slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as from
-        `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
+        deviation s. The dtype is float32 (float64 for wide dtypes); computation is in float64. A
+        constant slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as
+        from `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without
         included voxels does not change, except for rounding.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has only one, or a parameter is out of range. On
+        If the axis does not exist, the volume has only one axis, or a parameter is out of range. On
         computation, if an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is
         included.
     TypeError
@@ -156,8 +157,8 @@ def normalize_slices(
     Notes
     -----
     Two sweeps: the first computes exact statistics of all slices, and the second writes the result.
-    For percentiles of large slices, the first is replaced by one sweep for each 8 bits of the
-    dtype.
+    For percentiles of large slices, there is one sweep for each 8 bits of the dtype instead of the
+    first sweep.
 
     References
     ----------

@@ -110,12 +110,12 @@ def map_coordinates(
     ----------
     %(volume)s
     coordinates : Volume or numpy.ndarray
-        The position in the volume for each voxel of the result, in voxels: a volume of the same
-        shape with a channel for each axis, in the order z, y, x.
+        For each voxel of the result, its position in the volume, in voxels. The field has the shape
+        of the volume, with a channel for each axis in the order z, y, x.
     max_displacement : float, str or sequence of them
         The maximum distance between a voxel and its position along each axis, in voxels or as a
-        length such as ``"200 nm"``. One for all axes or one for each. If a voxel is further away,
-        the run raises an error that specifies the voxel.
+        length such as ``"200 nm"``. One value for all axes or one per axis. If a voxel is further
+        away, the run raises an error that specifies the voxel.
     %(order)s
     %(outside)s
     %(outside_cval)s
@@ -180,12 +180,12 @@ def warp(
     ----------
     %(volume)s
     displacement : Volume or numpy.ndarray
-        The displacement for each voxel of the result, in voxels: a volume of the same shape with a
-        channel for each axis, in the order z, y, x.
+        For each voxel of the result, its displacement in voxels. The field has the shape of the
+        volume, with a channel for each axis in the order z, y, x.
     max_displacement : float, str or sequence of them
         The maximum absolute displacement along each axis, in voxels or as a length such as ``"200
-        nm"``. One for all axes or one for each. If a displacement is larger, the run raises an
-        error that specifies the voxel.
+        nm"``. One value for all axes or one per axis. If a displacement is larger, the run raises
+        an error that specifies the voxel.
     %(order)s
     %(outside)s
     %(outside_cval)s

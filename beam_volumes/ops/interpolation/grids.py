@@ -119,8 +119,8 @@ def shift(
     ----------
     %(volume)s
     shift : float, str or sequence of them
-        Distance in voxels, or as a length such as ``"-15 nm"``, which needs a volume with a voxel
-        size. One for all axes or one for each.
+        Distance in voxels, or as a length such as ``"-15 nm"``. Lengths need a volume with a voxel
+        size. One value for all axes or one per axis.
     %(order)s
     %(outside)s
     %(outside_cval)s
@@ -179,7 +179,7 @@ def zoom(
     ----------
     %(volume)s
     zoom : float or sequence of float
-        Factors for the number of voxels, which is rounded; one for all axes or one for each.
+        Factors for the number of voxels, which is rounded; one value for all axes or one per axis.
     %(order)s
     %(outside)s
     %(outside_cval)s
@@ -291,8 +291,8 @@ def affine_transform(
         A square matrix, its diagonal, or a homogeneous matrix with the offset in its last
         column.
     offset : float or sequence of float, default: 0.0
-        The offset in voxels; one number for all axes or one for each. A homogeneous matrix includes
-        it.
+        The offset in voxels; one number for all axes or one per axis. A homogeneous matrix includes
+        the offset.
     output_shape : sequence of int, optional
         Shape of the result; the shape of the volume by default.
     %(order)s

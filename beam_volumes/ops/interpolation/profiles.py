@@ -42,12 +42,13 @@ def profile_line(
     image : Volume or numpy.ndarray
         A volume or an array with one channel and one time point.
     src, dst : sequence of float
-        The ends of the line, in voxels, one number for each axis. Both are part of the profile.
+        The ends of the line, in voxels, one number for each axis. Both ends are part of the
+        profile.
     linewidth : int, default: 1
         The number of samples across the line, for two axes.
     order : int, optional
         Order of interpolation: 0 is the nearest voxel, 1 is linear, and 2 to 5 are splines, which
-        read the whole image. By default 0 for bool and 1 for other dtypes.
+        read the whole image. By default, the order is 0 for bool and 1 for other dtypes.
     %(mode)s
     %(cval)s
     reduce_func : callable or None, default: numpy.mean
@@ -62,9 +63,9 @@ def profile_line(
     Raises
     ------
     ValueError
-        If a point does not have a finite number for each axis, the profile has more than 4,194,304
-        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 5 (above 0 for
-        bool).
+        If a point does not have a finite number for each axis, or ``order`` is above 5 (above 0 for
+        bool). If the profile has more than 4,194,304 samples, or ``linewidth`` is above 1 for three
+        axes.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
 

@@ -36,15 +36,15 @@ def agglomerate(
     Parameters
     ----------
     edges : Table, table, dict or path
-        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``: a
-        lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet files.
-        ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows for a pair are
-        combined. Rows with an ``affinity_count`` of 0 are ignored.
+        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``. The
+        table can be a lazy table, a pyarrow or pandas table, a dict of columns, or the path of
+        Parquet files. ``label_a`` and ``label_b`` are the labels, integers from 0. Multiple rows
+        for a pair are combined. Rows with an ``affinity_count`` of 0 are ignored.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
-        The score of two regions, computed from all faces between them. It is the mean affinity
-        (from the columns ``affinity_sum``, of integers, and ``affinity_count``), the maximum
-        (``affinity_max``), the minimum (``affinity_min``), or a quantile (``affinity_histogram-0``
-        to ``-255``, as from ``bins=256`` for uint8 affinities).
+        The score of two regions, computed from all faces between them. ``"mean"`` needs the columns
+        ``affinity_sum`` (integers) and ``affinity_count``, ``"max"`` needs ``affinity_max``, and
+        ``"min"`` needs ``affinity_min``. ``"quantile"`` needs ``affinity_histogram-0`` to ``-255``,
+        as from ``bins=256`` for uint8 affinities.
     threshold : float
         Minimum score for merging two regions.
     quantile : float, default: 0.5
@@ -60,9 +60,9 @@ def agglomerate(
     -------
     Table
         A lazy table of merges, sorted by ``label_a``. In each merge, region ``label_a`` becomes a
-        part of ``label_b``, the larger label, which the merged region keeps. ``score`` is the score
-        of the merge, and ``size`` is the size of the merged region. Each label occurs at most once
-        in ``label_a``.
+        part of region ``label_b``. The merged region keeps ``label_b``, which is the larger label.
+        ``score`` is the score of the merge, and ``size`` is the size of the merged region. Each
+        label occurs at most once in ``label_a``.
 
     Raises
     ------
@@ -79,15 +79,15 @@ def agglomerate(
 
     Notes
     -----
-    There is no sweep except for ``edges``. The result is the same as for greedy merging: the best
-    pair is merged, the boundaries of the two regions are combined, and so on. Scores are compared
-    as fractions of integers. Pairs with equal scores are ordered by their larger label, then by
-    their smaller label.
+    No sweeps are needed except for ``edges``. The result is the same as for greedy merging: the
+    best pair is merged, the boundaries of the two regions are combined, and so on. Scores are
+    compared as fractions of integers. Pairs with equal scores are ordered by their larger label,
+    then by their smaller label.
 
     Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a
     range, about 230 bytes each (6,500 for quantiles). There are few such pairs if nearby regions
     have similar labels, as with `label` and `watershed`. In the worst case, one worker must hold
-    the whole table; without enough memory, it raises an error. Sums and counts in a worker must be
+    the whole table; if memory is too small, an error is raised. Sums and counts in a worker must be
     below 2**62.
 
     References
@@ -153,8 +153,8 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     Parameters
     ----------
     merges : Table, table, dict or path
-        A table as from `agglomerate`: a lazy table, a pyarrow or pandas table, a dict of columns, or
-        the path of Parquet files.
+        The merges from `agglomerate`: a lazy table, a pyarrow or pandas table, a dict of columns,
+        or the path of Parquet files.
     threshold : float, optional
         The minimum score of merges to apply; all by default.
 
@@ -162,8 +162,8 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     -------
     Table
         A lazy table with columns ``label`` and ``segment``, the largest label of the segment. It
-        has a row for each label that became a part of a different one. The remaining labels do not
-        change: ``bv.relabel(labels, table, missing="keep")``.
+        has a row for each label that was merged into a larger label. All other labels do not
+        change; to apply the table, use ``bv.relabel(labels, table, missing="keep")``.
 
     Raises
     ------
@@ -180,10 +180,10 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
 
     Notes
     -----
-    There is no sweep except for ``merges``. Segments are the same as from `agglomerate` with this
-    threshold, if it is at least the original one. Ranges of labels are processed in a tree, as in
-    `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100 bytes each;
-    without enough memory, it raises an error.
+    No sweeps are needed except for ``merges``. Segments are the same as from `agglomerate` with
+    this threshold, if it is at least the original threshold. Ranges of labels are processed in a
+    tree, as in `agglomerate`. A worker holds the merges that cross the borders of ranges, about 100
+    bytes each; if memory is too small, an error is raised.
 
     References
     ----------

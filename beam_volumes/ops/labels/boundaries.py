@@ -51,10 +51,10 @@ def find_boundaries(
         Bool or integer labels.
     %(connectivity)s
     mode : {"thick", "inner", "outer"}, default: "thick"
-        ``"thick"``: every voxel with a neighbour of a different label. ``"inner"``: such voxels
-        except background. ``"outer"``: such voxels of the background, and both sides of a boundary
-        between two labels. ``"subpixel"`` is not available, because its result has a different
-        shape.
+        ``"thick"``: every voxel with a neighbour of a different label. ``"inner"``: labelled voxels
+        with such a neighbour. ``"outer"``: background voxels with such a neighbour, and both sides
+        of a boundary between two labels. ``"subpixel"`` is not available, because its result has a
+        different shape.
     background : int, default: 0
         The label of the background.
 
@@ -137,8 +137,8 @@ def mark_boundaries(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A volume, or one with three channels: red, green and blue. Bool and unsigned integers of up to
-        16 bits are scaled to the range from 0 to 1; floats keep their scale.
+        A volume without channels, or with the three channels red, green and blue. Bool and unsigned
+        integers of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
     label_img : Volume or numpy.ndarray
         Bool or integer labels of the same shape.
     color : sequence of float or str, default: (1, 1, 0)
@@ -206,7 +206,7 @@ def label2rgb(
     bg_color: Colour | None = (0, 0, 0),
     image_alpha: float = 1,
 ) -> Volume:
-    """Colour labels, over an image if there is one.
+    """Colour labels, optionally on top of an image.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def label2rgb(
     bg_label : int, default: 0
         The label of the background, 0 or more.
     bg_color : sequence of float or str, default: (0, 0, 0)
-        The colour of the background; None leaves the image unchanged there.
+        The colour of the background; with None, the image is unchanged in the background.
     image_alpha : float, default: 1
         Opacity of the image, from 0 to 1, on a white background.
 

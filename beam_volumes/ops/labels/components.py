@@ -51,14 +51,14 @@ def label(
     mask : Volume or numpy.ndarray
         A volume or an array with up to three axes. Nonzero voxels of any dtype are foreground.
     connectivity : {1, 2, 3} or array_like, default: 1
-        The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2
-        to include shared edges, 3 to include shared corners. An array is used as ``structure``,
-        which is scipy's second parameter.
+        Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+        include shared corners. An array is used as ``structure``, which is scipy's second
+        parameter.
     %(neighbours)s
     by_value : bool, default: False
         Whether neighbours are connected only if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     dtype : dtype, optional
         Dtype of the labels: uint32 by default, uint64 for volumes of 2**32 or more voxels.
 
@@ -269,7 +269,7 @@ def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: in
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this size, or the lowest level of the volume if there is none.
+        component of this size. If there is no such level, it gets the lowest level of the volume.
 
     See Also
     --------
@@ -281,8 +281,8 @@ def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: in
     -----
     The result is identical to scikit-image's. Masks need two sweeps, for any threshold. Grey values
     need one sweep, with a halo of the threshold minus 1, because smaller components extend over
-    fewer voxels along each axis. Memory and time grow with the cube of the threshold beyond the
-    slab. For large thresholds, use a mask, or `h_maxima`.
+    fewer voxels along each axis. Because of the halo, memory and time grow with the cube of the
+    threshold. For large thresholds, use a mask, or `h_maxima`.
 
     References
     ----------
@@ -306,7 +306,7 @@ def area_closing(image: Volume, area_threshold: int | str = 64, connectivity: in
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this size, or the highest level of the volume if there is none.
+        component of this size. If there is no such level, it gets the highest level of the volume.
 
     See Also
     --------
@@ -355,7 +355,7 @@ def diameter_opening(image: Volume, diameter_threshold: int = 8, connectivity: i
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this extent, or the lowest level of the volume if there is none.
+        component of this extent. If there is no such level, it gets the lowest level of the volume.
 
     See Also
     --------
@@ -366,8 +366,8 @@ def diameter_opening(image: Volume, diameter_threshold: int = 8, connectivity: i
     Notes
     -----
     The result is identical to scikit-image's, except for volumes that are smaller than the
-    threshold along all axes. These are set to their lowest level, in scikit-image to 0. One sweep,
-    with a halo of ``diameter_threshold - 1`` voxels.
+    threshold along all axes. Such volumes are set to their lowest level, whereas scikit-image sets
+    them to 0. One sweep, with a halo of ``diameter_threshold - 1`` voxels.
 
     References
     ----------
@@ -391,7 +391,8 @@ def diameter_closing(image: Volume, diameter_threshold: int = 8, connectivity: i
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this extent, or the highest level of the volume if there is none.
+        component of this extent. If there is no such level, it gets the highest level of the
+        volume.
 
     See Also
     --------
@@ -402,7 +403,7 @@ def diameter_closing(image: Volume, diameter_threshold: int = 8, connectivity: i
     Notes
     -----
     The result is identical to scikit-image's, except for volumes that are smaller than the
-    threshold along all axes. These are set to their highest level. One sweep, with a halo of
+    threshold along all axes. Such volumes are set to their highest level. One sweep, with a halo of
     ``diameter_threshold - 1`` voxels.
 
     References
@@ -436,7 +437,7 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
         A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like, optional
         The neighbours of a background voxel: an array with 3 entries along each axis, symmetric
-        about the centre; by default all that share a face.
+        about the centre; by default all neighbours that share a face.
 
     See Also
     --------
@@ -565,7 +566,7 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
         Nonzero voxels are seeds, which are kept even outside of the mask.
     structure : array_like, optional
         The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre; by default all that share a face.
+        centre; by default all neighbours that share a face.
     mask : Volume or numpy.ndarray, optional
         Seeds grow where the mask is nonzero; everywhere by default.
 

@@ -41,8 +41,8 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
     Returns
     -------
     list of tuple of slice
-        The bounding boxes of labels 1, 2, ..., or None for missing labels. They are computed
-        immediately, in this process.
+        The bounding boxes of labels 1, 2, ..., or None for missing labels. The boxes are computed
+        immediately, in the current process.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def labeled_comprehension(
     ------
     ValueError
         If a volume is computed instead of stored, shapes differ, or ``index`` is None or has labels
-        below 1; if a label's bounding box needs more memory than is available.
+        below 1. If a label's bounding box needs more memory than is available.
     TypeError
         If an input is neither a volume nor an array, or has an unsupported dtype.
 
@@ -149,7 +149,7 @@ def labeled_comprehension(
 
     Notes
     -----
-    One sweep finds the boxes; then the boxes of ``index`` are read.
+    One sweep finds the bounding boxes; then the boxes of the labels in ``index`` are read.
 
     References
     ----------

@@ -53,18 +53,18 @@ def map_instances(
     %(volume)s
     function : callable
         A function of the voxels of a tile, an array with the volume's axes (c first if there are
-        channels). It returns labels: integers of the tile's shape without c, 0 for background. It
-        must return the same labels for the same voxels. Several threads call the function, and it
-        must not compute with this package.
+        channels). The function returns labels: integers of the tile's shape without c, 0 for
+        background. It must return the same labels for the same voxels. Several threads call the
+        function, and it must not compute with this package.
     tile : int or sequence of int
         Extent of a tile in voxels. The last tiles are clipped at the end of the volume.
     overlap : int or sequence of int
-        Number of voxels shared by adjacent tiles, up to half a tile. If it is at least the size of
-        the largest object, each object is complete in some tile.
+        Number of voxels shared by adjacent tiles, up to half a tile. If the overlap is at least the
+        size of the largest object, each object is complete in some tile.
     %(stitching)s
     voxel_bytes : int, default: 24
         Memory in bytes that the function needs for each voxel of a tile, in addition to its input.
-        The plan includes it.
+        The plan includes this memory.
     %(name_and_version)s
 
     Returns
@@ -90,9 +90,9 @@ def map_instances(
     Notes
     -----
     The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel
-    gets the label from its tile. An object of a tile that only covers voxels of different tiles can
-    join objects, but has no voxels of its own. Labels are joined across faces of tiles; across
-    edges and corners, they are joined through the tiles in between.
+    gets its label from the tile that it belongs to. An object that lies only in voxels of other
+    tiles can join objects, but has no voxels in the result. Labels are joined across faces of
+    tiles; across edges and corners, they are joined through the tiles in between.
 
     Two sweeps. A slab runs the function on all tiles that intersect it. The labels of tiles are
     stored for the second sweep, so the function runs once for each tile and slab. Slabs need the
@@ -155,9 +155,10 @@ def stitch(
     Parameters
     ----------
     blocks : nested sequence of Volume or numpy.ndarray
-        Labels of the blocks, nested like the volume's axes: a list along the first axis of lists
-        along the second, and so on. All blocks have the same shape, except that the last along each
-        axis may be smaller. The same label in two blocks means different objects.
+        Labels of the blocks, in lists that are nested like the volume's axes. The outer list is
+        along the first axis, its lists along the second, and so on. All blocks have the same shape,
+        except that the last along each axis may be smaller. The same label in two blocks means
+        different objects.
     overlap : int or sequence of int
         Number of voxels shared by adjacent blocks, up to half a block.
     %(stitching)s

@@ -38,7 +38,7 @@ def meshes(
     labels : Volume or numpy.ndarray
         Stored labels of three axes, bool or integers from 0; 0 is background.
     folder : path
-        A folder or bucket for one file per label, e.g. ``7.ply``. Existing files are replaced on
+        A folder or bucket for one file per label, such as ``7.ply``. Existing files are replaced on
         computation.
     format : {"ply", "obj", "precomputed"}, default: "ply"
         ``"precomputed"`` is Neuroglancer's legacy format, with coordinates in nanometers if the
@@ -59,9 +59,9 @@ def meshes(
     Raises
     ------
     ValueError
-        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, a parameter
-        is invalid, or the labels are computed instead of stored or do not have three axes. On
-        computation, if an object's box needs more memory than is available.
+        If scikit-image (or, with ``simplify``, fast-simplification) is not installed, or a
+        parameter is invalid. If the labels are computed instead of stored, or do not have three
+        axes. On computation, if an object's box needs more memory than is available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
@@ -74,8 +74,8 @@ def meshes(
     One sweep finds the objects' boxes; then each box is read. Vertices are x, y, z positions in the
     unit of the voxel size, including the volume's origin. Surfaces are closed, including at the
     edges of the volume. A worker holds one object's box at a time, and about 50 bytes for each of
-    its voxels. Simplified surfaces are also closed, but thin parts may touch. They depend on the
-    version of fast-simplification.
+    its voxels. Simplified surfaces are also closed, but thin parts may touch. Simplified surfaces
+    depend on the version of fast-simplification.
 
     References
     ----------

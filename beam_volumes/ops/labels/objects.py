@@ -75,9 +75,9 @@ def for_each_label(
         Stored labels, integers from 0; 0 is background.
     function : callable
         A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
-        ``voxel_size`` and ``unit``. It returns a dict with a number for each column, or None to
-        skip the object. It may write files, and may be called again for an object if a worker
-        fails.
+        ``voxel_size`` and ``unit``. The function returns a dict with a number for each column, or
+        None to skip the object. It may write files, and may be called again for an object if a
+        worker fails.
     columns : mapping
         Names of the returned numbers, and their dtypes: ``{"length": "f8"}``.
     volumes : sequence of Volume, default: ()
@@ -87,7 +87,7 @@ def for_each_label(
     name : str, optional
         With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
-        Change it when the function changes.
+        Change the version when the function changes.
 
     Returns
     -------

@@ -44,10 +44,10 @@ def outlines(labels: Volume, *, like: Volume | None = None) -> Table:
     Table
         A lazy table of the corners of all outlines, sorted by ``label``, then ``y``, then ``x``.
         Coordinates refer to the corners of pixels: the first pixel extends from 0 to 1. ``corner``
-        describes the turn as a sum: 4 if the outline continues to the right instead of the left, 2
-        if it continues down instead of up, and 1 if the pixel in between belongs to the label.
-        ``table.to("regions.geojson")`` writes polygons with holes: one for each label, or several
-        if its pixels are not connected by sides.
+        describes the turn as a sum. The sum includes 4 if the outline continues to the right
+        instead of the left, and 2 if it continues down instead of up. The sum includes 1 if the
+        pixel in between belongs to the label. ``table.to("regions.geojson")`` writes polygons with
+        holes: one for each label, or several if its pixels are not connected by sides.
 
     Raises
     ------

@@ -56,12 +56,12 @@ def map_labels(
         Stored labels, integers from 0; 0 is background.
     function : callable
         A function of a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``,
-        ``voxel_size`` and ``unit``, as in `for_each_label`. It returns an array with the shape of
-        ``mask``, or None to remove the object. It may be called several times for an object, and
-        must return the same result.
+        ``voxel_size`` and ``unit``, as in `for_each_label`. The function returns an array with the
+        shape of ``mask``, or None to remove the object. It may be called several times for an
+        object, and must return the same result.
     dtype : dtype, optional
-        By default, the function returns a bool array, the object's new voxels, and the result is a
-        volume of labels. Where several objects overlap, the largest label wins. With a dtype, the
+        By default, the function returns the object's new voxels as a bool array, and the result is
+        a volume of labels. Where several objects overlap, the largest label wins. With a dtype, the
         function returns numbers, which are used within the object's original voxels; the result is
         0 elsewhere.
     volumes : sequence of Volume, default: ()
@@ -71,7 +71,7 @@ def map_labels(
     name : str, optional
         With ``version``, identifies the function, so that a different process can resume a run.
     version : object, optional
-        Change it when the function changes.
+        Change the version when the function changes.
 
     Returns
     -------
@@ -95,8 +95,9 @@ def map_labels(
     Notes
     -----
     Two sweeps: the first finds the bounding boxes, and the second calls the function. An object is
-    processed in each slab that its box intersects. A worker holds the result of a slab, and at any
-    time boxes with as many voxels. For larger boxes, an error suggests more memory or deeper slabs.
+    processed in each slab that its box intersects. A worker holds the result of a slab, and boxes
+    with at most as many voxels as the slab. For larger boxes, an error suggests more memory or
+    deeper slabs.
 
     References
     ----------

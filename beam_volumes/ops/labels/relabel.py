@@ -62,12 +62,13 @@ def relabel(
     labels : Volume or numpy.ndarray
         Labels, bool or integers from 0.
     mapping : dict, pair of array_like, table, Table or path
-        New values by label: a dict, two arrays (labels and values), a pyarrow or pandas table, a lazy
-        table such as from `cut`, or a Parquet file or folder of such files. Integers are kept
-        exactly, up to uint64; fractional values need a float ``dtype``.
+        New values by label: a dict, two arrays (labels and values), or a table. A table can be a
+        pyarrow or pandas table, a lazy table such as from `cut`, a Parquet file, or a folder of
+        Parquet files. Integers are kept exactly, up to uint64; fractional values need a float
+        ``dtype``.
     missing : {"error", "keep"} or number, default: "error"
-        How to treat labels that the mapping lacks: raise an error on computation, keep them, or
-        replace them with this number. 0 stays 0 unless it is mapped.
+        How to treat labels that the mapping lacks: raise an error on computation, keep the labels,
+        or replace them with this number. 0 stays 0 unless it is mapped.
     dtype : dtype, optional
         Dtype of the result; the dtype of the mapping's values by default.
     columns : sequence of str, optional
@@ -84,7 +85,7 @@ def relabel(
     ------
     ValueError
         If ``dtype`` cannot hold the values, or the table lacks the columns. On computation, if a
-        label is missing. The message contains it.
+        label is missing. The message contains the label.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or the mapping
         has an unsupported type.
@@ -98,9 +99,9 @@ def relabel(
     Notes
     -----
     One sweep. Every worker keeps mappings of time points in memory. All other lazy tables, and
-    files with more than a million rows, are looked up by key in one additional sweep. No worker
-    then holds the whole mapping. If a lazy table depends on volumes, they must have the labels'
-    shape, and are processed in the first of the two sweeps.
+    files with more than a million rows, are looked up by key in one additional sweep. In this case,
+    no worker holds the whole mapping. If a lazy table depends on volumes, they must have the
+    labels' shape, and are processed in the first of the two sweeps.
 
     References
     ----------
@@ -152,13 +153,13 @@ def keep_labels(
     labels : Volume or numpy.ndarray
         Labels, bool or integers from 0.
     table : Table, table or path
-        Measurements with a column ``label``: a lazy table such as from `regionprops_table`, a pyarrow or
-        pandas table, or a Parquet file or folder of such files.
+        Measurements with a column ``label``, such as the result of `regionprops_table`. Pass a lazy
+        table, a pyarrow or pandas table, a Parquet file, or a folder of Parquet files.
     column : str
         The name of a numeric column.
     low, high : float, optional
-        The range, including both ends; if one is missing, the range is unlimited on that side. NaN
-        is not in any range.
+        The range, including both ends; if one end is missing, the range is unlimited on that side.
+        NaN is not in any range.
 
     Returns
     -------
@@ -180,7 +181,8 @@ def keep_labels(
 
     Notes
     -----
-    Needs the same sweeps as `relabel` with this table. The column is looked up as float64.
+    The function needs the same sweeps as `relabel` with this table. The column is looked up as
+    float64.
 
     References
     ----------

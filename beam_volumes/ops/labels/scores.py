@@ -67,8 +67,8 @@ def contingency(a: Volume, b: Volume, *, ignore_labels: Iterable[int] = ()) -> T
 
     Notes
     -----
-    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, and several times as
-    much while they are merged. No worker holds the whole table.
+    One sweep. Memory grows with the pairs of one slab, about 24 bytes each. While they are merged,
+    memory is several times as large. No worker holds the whole table.
 
     References
     ----------
@@ -132,14 +132,14 @@ def variation_of_information(
     truth, test : Volume or numpy.ndarray
         Labels of the same shape, bool or integers from 0. 0 is an ordinary label.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` to ignore, together with their voxels, e.g. ``[0]``.
+        Labels of ``truth`` to ignore, together with their voxels, such as ``[0]``.
 
     Returns
     -------
     split, merge : Scalar
-        Lazy numbers in bits: the entropy of ``test`` given ``truth``, which grows with false splits,
-        and the entropy of ``truth`` given ``test``, which grows with false merges. NaN if no voxel
-        counts.
+        Lazy numbers in bits. The first is the entropy of ``test`` given ``truth``, which grows with
+        false splits. The second is the entropy of ``truth`` given ``test``, which grows with false
+        merges. NaN if no voxel counts.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def variation_of_information(
 def adapted_rand_error(
     truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (0,), alpha: float = 0.5
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """Compare two segmentations by the pairs of voxels within segments.
+    """Compare two segmentations by the pairs of voxels that share a segment.
 
     Parameters
     ----------
@@ -192,7 +192,8 @@ def adapted_rand_error(
     Returns
     -------
     error, precision, recall : Scalar
-        Lazy numbers: 1 minus the F-score, and its components. NaN if no pair of voxels is included.
+        Lazy numbers: the error is 1 minus the F-score of precision and recall. NaN if no pair of
+        voxels is included.
 
     Raises
     ------
@@ -250,8 +251,9 @@ def boundary_scores(
     Returns
     -------
     precision, recall : Scalar
-        Lazy numbers: the fraction of boundary voxels of ``test`` near one of ``truth``, and the
-        fraction of boundary voxels of ``truth`` near one of ``test``. NaN if there are none.
+        Lazy numbers. Precision is the fraction of boundary voxels of ``test`` near a boundary of
+        ``truth``. Recall is the fraction of boundary voxels of ``truth`` near a boundary of
+        ``test``. NaN if there are no boundary voxels.
 
     Raises
     ------
@@ -325,10 +327,11 @@ def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (
     Returns
     -------
     Table
-        A lazy table with a row for each label of ``truth``: ``label``, ``num_pixels``, the
-        ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels,
-        ``iou`` (intersection over union), and ``dice`` (twice the intersection over the sum of both
-        sizes). The smallest of equally good labels is selected; without overlap, all are 0.
+        A lazy table with a row for each label of ``truth``. ``label`` and ``num_pixels`` describe
+        this label, and ``best_label`` and ``best_num_pixels`` the best label of ``test``.
+        ``intersection`` is the number of voxels that both share, ``iou`` is the intersection over
+        union, and ``dice`` is twice the intersection over the sum of both sizes. The smallest of
+        equally good labels is selected; without overlap, all columns of the best label are 0.
 
     Raises
     ------

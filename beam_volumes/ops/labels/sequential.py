@@ -65,7 +65,8 @@ def relabel_sequential(
     Notes
     -----
     Two sweeps: the first collects the labels, and the second writes the result. Memory grows with
-    the labels of one slab, about 24 bytes each, and several times that while they are merged.
+    the labels of one slab, about 24 bytes each. While they are merged, memory is several times as
+    large.
 
     References
     ----------
@@ -107,7 +108,7 @@ def _ranks(labels: Volume, first: int, inverse: bool, name: str) -> Table:
 
 @documented
 def join_segmentations(s1: Volume, s2: Volume, *, dtype: DTypeLike | None = None) -> Volume:
-    """Intersect the segments of two volumes.
+    """Intersect the segments of two label volumes.
 
     Two voxels have the same label in the result if they have the same label in both volumes.
 
@@ -121,7 +122,8 @@ def join_segmentations(s1: Volume, s2: Volume, *, dtype: DTypeLike | None = None
     Returns
     -------
     Volume
-        Labels 1, 2, ..., in the order of the labels of ``s1``, then of ``s2``; 0 where both are 0.
+        Labels 1, 2, ..., in the order of the labels of ``s1``, then of ``s2``. Voxels that are 0 in
+        both volumes are 0.
 
     Raises
     ------

@@ -43,29 +43,30 @@ def regionprops_table(
         name ``intensity_image`` is also accepted. Each of several channels has its own columns,
         which end with its name or number, as in ``intensity_mean-DAPI``.
     properties : str or sequence of str, optional
-        Names of the properties, or one name, as in scikit-image: ``num_pixels``, ``area``,
-        ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,
-        ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (for two axes); with
-        ``intensity`` also ``intensity_min``, ``intensity_max``, ``intensity_mean``,
-        ``intensity_std`` and ``centroid_weighted``. Properties that scikit-image lacks are
-        ``principal_axes``, ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. All
-        these are computed by default. On request: ``area_bbox``, ``area_convex``,
-        ``centroid_local``, ``solidity``, ``feret_diameter_max``, ``euler_number``,
-        ``inertia_tensor``, ``moments``, ``moments_central`` and ``moments_normalized`` (exponents
-        up to 3 in total); for two axes ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and
-        ``moments_hu`` (the last three for voxels with equal sides); with ``intensity``
-        ``minimum_position`` and ``maximum_position`` (in voxels, the first of several; scipy's
-        names), ``centroid_weighted_local``, ``moments_weighted``, ``moments_weighted_central``,
-        ``moments_weighted_normalized`` and (for two axes) ``moments_weighted_hu``, and with
-        integers of up to 16 bits ``intensity_median``. ``area_filled`` includes the holes of a
-        region, and is the last column; it needs stored labels, and reads the bounding box of each
-        region.
+        Names of the properties, or one name, as in scikit-image. These are computed by default:
+        ``num_pixels``, ``area``, ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``,
+        ``axis_major_length``, ``axis_minor_length``, ``inertia_tensor_eigvals``, and
+        ``orientation`` for two axes. With ``intensity``, so are ``intensity_min``,
+        ``intensity_max``, ``intensity_mean``, ``intensity_std`` and ``centroid_weighted``. The
+        defaults also include properties that scikit-image lacks: ``principal_axes``,
+        ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. These are computed on
+        request: ``area_bbox``, ``area_convex``, ``centroid_local``, ``solidity``,
+        ``feret_diameter_max``, ``euler_number``, ``inertia_tensor``, ``moments``,
+        ``moments_central`` and ``moments_normalized``. Exponents of moments are up to 3 in total.
+        Two axes add ``eccentricity``, and for voxels with equal sides ``perimeter``,
+        ``perimeter_crofton`` and ``moments_hu``. With ``intensity``, you can request
+        ``centroid_weighted_local``, ``moments_weighted``, ``moments_weighted_central``,
+        ``moments_weighted_normalized``, and ``moments_weighted_hu`` for two axes.
+        ``minimum_position`` and ``maximum_position`` are in voxels, the first of several; their
+        names are scipy's. ``intensity_median`` needs integers of up to 16 bits. ``area_filled``
+        includes the holes of a region, and is the last column; it needs stored labels, and reads
+        the bounding box of each region.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities raise an error on computation or are ignored.
     intensity_quantiles : sequence of float, default: ()
-        Quantiles, from 0 to 1, of integer intensities of up to 16 bits, computed as by
-        `numpy.quantile`, in columns such as ``intensity_quantile-0.25``.
+        Quantiles to compute, from 0 to 1, as in `numpy.quantile`. Intensities must be integers of
+        up to 16 bits. The columns have names such as ``intensity_quantile-0.25``.
     extra_properties : sequence or mapping of callable, default: ()
         Functions of a region's mask in its bounding box, or of its mask and intensities, as in
         scikit-image. Each returns a number for a column with the function's name, as float64 or
@@ -174,10 +175,10 @@ def region_adjacency(
     labels : Volume or numpy.ndarray
         Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
-        A boundary volume with the shape of the labels, e.g. membrane probabilities.
+        A boundary volume with the shape of the labels, such as membrane probabilities.
     affinities : Volume or numpy.ndarray, optional
-        Three channels instead of ``intensity`` (axes c, z, y, x): the affinity of each voxel with
-        the previous one along z, y and x, as numbers of at most 32 bits.
+        Instead of ``intensity``, a volume with three channels (axes c, z, y, x), of at most 32
+        bits. The channels are the affinity of each voxel with the previous voxel along z, y and x.
     value : {"max", "mean"}, default: "max"
         The value of a face with ``intensity``: the maximum or mean of its two voxels.
     bins : int, default: 0

@@ -49,11 +49,11 @@ def track(
         Integer labels with a time axis; 0 is background.
     max_distance : float or str, optional
         Maximum distance between centroids for linking objects of two time points, in the unit of
-        ``spacing``, or a length such as ``"5 um"`` with ``spacing="voxel_size"``. By default,
-        objects are linked by their overlap.
+        ``spacing``. With ``spacing="voxel_size"``, it can be a length such as ``"5 um"``. By
+        default, objects are linked by their overlap.
     min_iou : float, optional
         Minimum intersection over union for linking two objects by their overlap; 0.1 by default.
-        Use it if objects move less than their size.
+        Linking by overlap is suitable if objects move less than their size.
     max_gap : int, default: 0
         The number of time points for which an object may be missing.
     divisions : bool, default: False
@@ -67,8 +67,9 @@ def track(
     Returns
     -------
     ComputedTable
-        A row for each object at each time point: ``t``, ``label``, ``track`` from 1, ``parent``
-        (the track that divided, or 0), and ``centroid-0``, ... in the unit of ``spacing``.
+        A row for each object at each time point. The columns are ``t``, ``label``, ``track`` (from
+        1), ``parent`` (the track that divided, or 0), and ``centroid-0``, ... in the unit of
+        ``spacing``.
 
     Raises
     ------
@@ -91,8 +92,8 @@ def track(
     memory, about 100 bytes for each object and each pair.
 
     Links between consecutive time points minimize the sum of costs: squared distances, or 1 minus
-    the intersection over union. A second assignment then closes gaps and finds divisions: each new
-    object is linked with the end of a track, or with an object of the previous time point that
+    the intersection over union. A second assignment then closes gaps and finds divisions. It links
+    each new object with the end of a track, or with an object of the previous time point that
     already has a successor. An object has at most two daughters.
 
     References

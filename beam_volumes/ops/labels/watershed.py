@@ -55,11 +55,11 @@ def watershed(
     Parameters
     ----------
     height : Volume or numpy.ndarray
-        Heights, e.g. membrane probabilities, which may be infinite. NaN is only allowed outside of
-        ``mask``.
+        Heights, such as membrane probabilities, which may be infinite. NaN is only allowed outside
+        of ``mask``.
     markers : Volume or numpy.ndarray, optional
-        Labels from which basins grow, and 0 elsewhere. They may be negative. Without markers, there
-        is a basin for each minimum.
+        Labels from which basins grow, and 0 elsewhere. Labels may be negative. Without markers,
+        there is a basin for each minimum.
     mask : Volume or numpy.ndarray, optional
         Only voxels with a nonzero mask are divided; the result is 0 elsewhere.
     connectivity : {1}, default: 1
@@ -93,17 +93,16 @@ def watershed(
     -----
     Each voxel follows its lowest neighbour, unless this is higher than the voxel. Among equal
     neighbours, the previous ones along z, y, x have priority, then the next ones along x, y, z. All
-    voxels with the same end form a basin. This is the order of edges by height, then by linear
-    index. Flat regions are divided by this order, not by distance: smooth such heights, or use
-    markers.
+    voxels with the same end form a basin. This choice orders edges by height, then by linear index.
+    Flat regions are divided by this order, not by distance: smooth such heights, or use markers.
 
     With markers, voxels of a marker do not follow a neighbour. Basins without a marker join the
     basin across their lowest pass, until all have a marker. The height of a pass is the higher of
     two neighbours; equal passes are ordered by labels as in `agglomerate`.
 
-    The result is unique and independent of slabs. It differs from `skimage.segmentation.watershed`,
-    which floods from a queue. If no heights are equal, the results can only differ where floods
-    meet.
+    The result is unique and independent of slabs. The result differs from
+    `skimage.segmentation.watershed`, which floods from a queue. If no heights are equal, the
+    results can only differ where floods meet.
 
     Two sweeps for the basins, or three with markers. Basins are merged like components in `label`.
     With markers, they are then merged as in `agglomerate`, and marked as in `cut`.
@@ -201,28 +200,28 @@ def watershed_affinities(
     Parameters
     ----------
     affinities : Volume or numpy.ndarray
-        Three channels (axes c, z, y, x): the affinity of each voxel with the previous one along z,
-        y and x, as numbers of at most 32 bits. NaN means no affinity.
+        A volume with three channels (axes c, z, y, x), of at most 32 bits. The channels are the
+        affinity of each voxel with the previous voxel along z, y and x. NaN means no affinity.
     low : float
         Voxels with a lower affinity are not joined. Voxels with only lower affinities become 0.
     high : float, optional
         Voxels with at least this affinity are always joined.
     min_size : int, optional
         Minimum number of voxels of a basin. Neighbouring basins are merged in descending order of
-        affinities, as long as one of the two is smaller than this.
+        their affinities, as long as one of the two is smaller than ``min_size``.
 
     Returns
     -------
     Volume
-        Labels, uint32 (uint64 for volumes of 2**32 or more voxels): 1, 2, ... in the raster order of
-        the basins' first voxels; with ``min_size``, only some of these, each the largest in its
-        merged basin.
+        Labels 1, 2, ... in the raster order of the basins' first voxels, as uint32 (uint64 for
+        volumes of 2**32 or more voxels). With ``min_size``, a merged basin keeps the largest of its
+        labels, so some numbers are not used.
 
     Raises
     ------
     ValueError
         If a parameter is out of range, or there are not three channels. On computation, if the
-        basins need more memory than available.
+        basins need more memory than is available.
     TypeError
         If ``affinities`` is neither a volume nor an array, or has an unsupported dtype.
 

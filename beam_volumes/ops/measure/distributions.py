@@ -40,8 +40,8 @@ def histogram(
     bins : int, default: 256
         Number of bins.
     range : pair of numbers or Scalar, optional
-        The range of the bins, numbers or lazy numbers; the smallest and the largest voxel by
-        default. Voxels outside are not counted.
+        The range of the bins, as numbers or lazy numbers; by default from the smallest to the
+        largest voxel. Voxels outside are not counted.
     %(where)s
     %(nan)s
     %(across)s
@@ -131,7 +131,7 @@ def percentile(
     q : float or sequence of float
         Percentiles, from 0 to 100.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for the
+        The axes to reduce: numbers as in numpy, or names. For example, ``("y", "x")`` returns the
         percentile of each slice. All by default. ``"c"`` alone reduces the channels of each voxel:
         the result is a volume, and several percentiles are its channels.
     %(where)s
@@ -159,8 +159,8 @@ def percentile(
     next digits of the order statistics from a histogram of order-preserving keys.
 
     Along axes, one sweep collects lines of at most 4096 bytes for each percentile, if all voxels
-    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype. The result
-    then has at most 65536 elements for one percentile and 32768 for two.
+    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype. In this case,
+    the result has at most 65536 elements for one percentile, and 32768 for two.
 
     References
     ----------

@@ -24,7 +24,7 @@ def argmax(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> Scalar:
-    """Find the index of the largest voxel along an axis, e.g. the height of a surface.
+    """Find the index of the largest voxel along an axis, such as the height of a surface.
 
     Parameters
     ----------
@@ -39,7 +39,8 @@ def argmax(
     -------
     Scalar
         A lazy int64 array with the remaining axes, or a lazy number: the index of the largest
-        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
+        voxel. If several voxels are equal, the first is selected. (For a line with NaN, numpy
+        returns the first NaN.)
 
     Raises
     ------
@@ -85,7 +86,8 @@ def argmin(
     -------
     Scalar
         A lazy int64 array with the remaining axes, or a lazy number: the index of the smallest
-        voxel, the first if several are equal. (For a line with NaN, numpy returns the first NaN.)
+        voxel. If several voxels are equal, the first is selected. (For a line with NaN, numpy
+        returns the first NaN.)
 
     See Also
     --------

@@ -53,7 +53,7 @@ def covariance(
     ----------
     %(pair)s
     ddof : int, default: 1
-        Subtracted from the number of voxels in the divisor.
+        Number to subtract from the number of voxels in the divisor.
     %(where)s
     %(pair_nan)s
     %(across)s
@@ -163,8 +163,8 @@ def joint_histogram(
     bins : int or pair of int, default: 256
         Number of equal bins for the values of ``a`` and of ``b``.
     range : pair of pairs of numbers or Scalar, optional
-        The ranges of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, numbers or lazy
-        numbers; the smallest and the largest voxels by default.
+        The ranges of the bins for ``a`` and ``b``, ``((low, high), (low, high))``, as numbers or
+        lazy numbers. By default, from the smallest to the largest voxel.
     %(where)s
     %(pair_nan)s
     %(across)s
@@ -264,8 +264,8 @@ def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "ra
     Returns
     -------
     Scalar
-        A lazy float64 array, an index in voxels for each axis, rounded once; NaN if the values sum
-        to 0.
+        A lazy float64 array with an index in voxels for each axis, rounded once; NaN if the values
+        sum to 0.
 
     Raises
     ------
@@ -370,7 +370,8 @@ def extrema(
         A lazy int64 array: the index along each axis of the smallest voxel, the first in raster
         order.
     largest_at : Scalar
-        The same for the largest voxel.
+        A lazy int64 array: the index along each axis of the largest voxel, the first in raster
+        order.
 
     Notes
     -----

@@ -178,8 +178,8 @@ cross entropy thresholding", Pattern Recognition Letters 19 (1998).""",
 >>> round(float(bv.threshold_li(v)), 2)
 4.62""",
     notes="""\
-It is computed from counts, for floats from ``nbins`` bins, whereas scikit-image iterates over all
-voxels.""",
+The threshold is computed from counts, for floats from ``nbins`` bins, whereas scikit-image iterates
+over all voxels.""",
 )
 threshold_yen = _two_classes(
     "threshold_yen",

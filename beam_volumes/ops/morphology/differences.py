@@ -167,7 +167,8 @@ def binary_hit_or_miss(
     ----------
     %(binary)s
     structure1 : array_like of bool, optional
-        The pattern of the foreground, one dimension for each axis; by default the cross of radius 1.
+        The pattern of the foreground, with one dimension per axis; by default the cross of radius
+        1.
     structure2 : array_like of bool, optional
         The pattern of the background; by default the complement of ``structure1``.
     origin1 : int or sequence of int, default: 0

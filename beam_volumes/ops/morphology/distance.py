@@ -56,28 +56,29 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     %(sampling)s
     squared : bool, default: False
         Whether to return squared distances, as float64. With a sampling of 1, they are exact
         integers.
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep. An error is raised if it is too large for the memory. By default, there is no limit.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep. An error is raised if it is too large for the memory. By default,
+        there is no limit.
     return_indices : bool, default: False
         Whether to also return the position of the nearest background voxel.
 
     Returns
     -------
     distances : Volume
-        A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
-        no background; scipy's result is then undefined.
+        A float32 volume: the distance in float64, rounded once. The distance is +inf if the whole
+        volume has no background; in this case, scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
         nearest background voxel. If several are equally near, it is the first in raster order
-        (undefined in scipy). It is -1 beyond ``max_distance`` and if there is no background.
+        (undefined in scipy). The index is -1 beyond ``max_distance`` and if there is no background.
 
     Raises
     ------
@@ -197,14 +198,14 @@ def distance_transform_cdt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground; others have
-        distance 0.
+        A volume or an array with up to three axes. Nonzero voxels are foreground; all other voxels
+        have distance 0.
     metric : {"chessboard", "taxicab", "cityblock", "manhattan"} or array_like, default: "chessboard"
-        The metric: in ``"chessboard"``, a diagonal step has length 1; in the others, its length is
-        the number of axes. Alternatively an equivalent structure: all neighbours, or only those
-        that share a face.
+        The metric. A diagonal step has length 1 in ``"chessboard"``; in the other metrics, its
+        length is the number of axes. Alternatively, an equivalent structure: all neighbours, or
+        only those that share a face.
     return_indices : bool, default: False
-        Not available; True is an error.
+        Not available; True raises an error.
 
     Returns
     -------
@@ -302,8 +303,8 @@ def signed_distance(
     %(sampling)s
     max_distance : float or str, optional
         The maximum distance, in the unit of ``sampling``, or a length such as ``"200 nm"`` with
-        ``sampling="voxel_size"``. The transform is then a filter with a halo of this length, in one
-        sweep.
+        ``sampling="voxel_size"``. With a maximum distance, the transform is a filter with a halo of
+        this length, in one sweep.
 
     Returns
     -------
@@ -356,8 +357,8 @@ def expand_labels(
         nm"`` with ``spacing="voxel_size"``. 0 returns the labels. An error is raised if it is too
         large for the memory.
     spacing : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"``
+        uses the voxel size of the volume.
 
     Returns
     -------
@@ -435,14 +436,14 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``axis`` is not an int.
 
     Notes
     -----
     One sweep along y and x. Along z, integers need two sweeps: one for the sums of slabs, and one
-    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. They are added
+    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. Floats are added
     in order from the first voxel, like float64 in numpy.
 
     References

@@ -76,7 +76,7 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
     Raises
     ------
     ValueError
-        If ``size`` is not an integer of at least 1, there are not 1 to 3 axes, or the footprint
+        If ``size`` is not an integer of at least 1, or there are not 1 to 3 axes. If the footprint
         would have more than 2**24 voxels.
 
     See Also
@@ -105,7 +105,7 @@ def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
     Parameters
     ----------
     radius : int or sequence of int
-        Length of the arms in voxels; one for all axes or one for each.
+        Length of the arms in voxels; one value for all axes or one per axis.
     ndim : int, default: 3
         Number of axes for a single ``radius``.
 

@@ -66,10 +66,10 @@ def predict(
     %(volume)s
     model : path, callable or ModelHandler
         The path or URL of an ``.onnx`` file, or of a TorchScript (``.pt``) or `torch.export`
-        (``.pt2``) file. Alternatively, a function from float32 arrays with the axes batch, c, z, y,
-        x to arrays with the same number of patches, or an Apache Beam `ModelHandler` for numpy
-        arrays c, z, y, x. Input channels are the volume's channels. A network for ``(batch, c, y,
-        x)`` runs slice by slice.
+        (``.pt2``) file. Alternatively, a function of float32 arrays with the axes batch, c, z, y,
+        x, which returns arrays with the same number of patches. An Apache Beam `ModelHandler` for
+        numpy arrays c, z, y, x is accepted as well. Input channels are the volume's channels. A
+        network for ``(batch, c, y, x)`` runs slice by slice.
     mode : {"auto", "valid", "blend"}, default: "auto"
         ``"valid"``: equal to one pass over the whole volume; patches overlap by ``context``, which
         is discarded. ``"blend"``: patches overlap and are averaged with weights. ``"auto"`` is
@@ -77,19 +77,19 @@ def predict(
         output of the network; otherwise it is ``"blend"``.
     patch : int or sequence of int, optional
         Input extent of the network along z, y, x (y, x for a network of slices). Larger patches
-        discard less and need more memory. By default, up to two million voxels; if the size does
+        discard less and need more memory. By default, up to two million voxels. If the size does
         not change the result, the plan selects the size that fits in memory and discards least.
     context : int or sequence, optional
-        The reach of the network: how far the result of a voxel depends on others. One number for all
-        axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
+        The reach of the network: how far away voxels can affect the result of a voxel. One number
+        for all axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
     stride : int or sequence of int, optional
-        The product of the network's pooling factors: if the input is shifted by multiples of it,
-        the result is shifted equally. Patches start at multiples of it.
+        The product of the network's pooling factors. If the input is shifted by multiples of the
+        stride, the result is shifted equally. Patches start at multiples of the stride.
     overlap : int or sequence of int, optional
         Number of voxels shared by adjacent patches, for ``mode="blend"``; half a patch by default.
     blend : {"bump", "gaussian", "linear", "none"}, default: "bump"
-        The weights for ``mode="blend"``: chunkflow's bump function, nnU-Net's Gaussian (sigma is an
-        eighth of a patch), linear towards the middle, or constant.
+        The weights for ``mode="blend"``: chunkflow's bump function, nnU-Net's Gaussian, linear
+        towards the middle, or constant. The sigma of the Gaussian is an eighth of a patch.
     slices : int, optional
         For a network of slices: the odd number of neighbouring slices that are its input channels.
     channels_out : int or sequence of str, optional
@@ -104,18 +104,19 @@ def predict(
         voxels such as ``("1%", "99%")``. ``"patch"`` normalizes each patch to mean 0 and standard
         deviation 1; the result then depends on the grid of patches.
     mask : Volume or numpy.ndarray, optional
-        The network is not run on patches without a nonzero voxel of this mask in their results.
+        A mask. The network is not run on patches that contribute to no nonzero voxel of the mask.
     fill : float, default: 0.0
         The result where the network is not run.
     augment : {"flips", "rot90", "d4", "cube"}, optional
-        Which transformed copies of each patch to average over: flips along all axes (8 runs of the
-        network), quarter turns in the plane (4), these and their mirror images (8), or all
-        rotations and reflections of a cube (48).
+        The transformed copies of each patch to average over. ``"flips"`` are flips along all axes
+        (8 runs of the network), and ``"rot90"`` quarter turns in the plane (4). ``"d4"`` adds the
+        mirror images of the turns (8), and ``"cube"`` includes all rotations and reflections of a
+        cube (48).
     offsets : sequence, optional
-        For ``augment`` with channels that describe pairs of voxels, such as affinities: for each
-        channel, the offset along z, y, x (y, x for a network of slices) from a voxel to the other
-        voxel of the pair, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are affinities between
-        each voxel and the previous one. The context grows by the longest offset.
+        Required for ``augment`` if channels describe pairs of voxels, such as affinities. For each
+        channel, pass None or the offset from a voxel to the other voxel of the pair. Offsets are
+        along z, y, x, or y, x for a network of slices. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are
+        affinities between each voxel and the previous one. The context grows by the longest offset.
     edges : str or sequence of str, default: "reflect"
         How to extend the volume beyond its edges, like ``mode`` of `gaussian_filter`.
     cval : float, default: 0.0
@@ -133,9 +134,9 @@ def predict(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the network fails on a patch of noise, or returns numbers
-        that are not finite or an unexpected number of channels. If ``model`` is a PyTorch file
-        and ``options.trust_models`` is False, because such files can execute code.
+        If a parameter is out of range, or the network fails on a patch of noise. If it returns
+        numbers that are not finite, or an unexpected number of channels. If ``model`` is a PyTorch
+        file and ``options.trust_models`` is False, because such files can execute code.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``model`` cannot be run.
     FileNotFoundError, ImportError
@@ -149,10 +150,11 @@ def predict(
     Notes
     -----
     One sweep; percentiles need additional sweeps. `predict` runs the network twice on noise, to
-    determine its shapes and memory, and whether it returns the same bits. If it does not, a warning
-    is issued, and the result is stored and never computed twice. NaN voxels are passed to the
-    network. NaN or infinity from a patch without such voxels is an error of the run. The digest of
-    the file is a part of the run's identity; workers read the file from its original location.
+    determine its shapes and memory, and whether it returns the same bits. If the bits differ, a
+    warning is issued, and the result is stored and never computed twice. NaN voxels are passed to
+    the network. If the network returns NaN or infinity for a patch without such voxels, the run
+    stops with an error. The digest of the file is a part of the run's identity; workers read the
+    file from its original location.
 
     References
     ----------

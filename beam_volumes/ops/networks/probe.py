@@ -49,11 +49,11 @@ def probe_model(
     Parameters
     ----------
     model : path, callable or ModelHandler
-        An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c,
-        z, y, x, or an Apache Beam `ModelHandler` for numpy arrays c, z, y, x.
+        An ``.onnx``, ``.pt`` or ``.pt2`` file, or a function of float32 arrays with the axes batch,
+        c, z, y, x. An Apache Beam `ModelHandler` for numpy arrays c, z, y, x is accepted as well.
     patch : int or sequence of int, default: 64
-        Input extent along z, y, x, or y, x for a network of slices. It must be more than twice the
-        reach on each side.
+        Input extent along z, y, x, or y, x for a network of slices. The extent must be more than
+        twice the reach on each side.
     channels : int, optional
         Number of input channels; by default from the file, or 1.
     device : {"auto", "cpu", "cuda"}, default: "auto"
@@ -80,9 +80,9 @@ def probe_model(
     Notes
     -----
     The stride is determined by shifting noise. Then single planes near the centre are changed, one
-    for each position relative to the stride, up and down, and changes in the result are located.
-    Dependencies that none of these changes reveal are not detected. The network runs twice for each
-    such plane, and once for each shift.
+    for each position relative to the stride. Each plane is changed up and down, and changes in the
+    result are located. Dependencies that none of these changes reveal are not detected. The network
+    runs twice for each such plane, and once for each shift.
 
     References
     ----------

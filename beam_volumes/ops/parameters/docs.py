@@ -17,29 +17,29 @@ _EDGES = """\
     repeat the volume (b c d | a b c d | a b c)."""
 _UNWRAPPED = """\
     How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-    for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+    per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
     and ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d |
     d d d), and ``"constant"`` and ``"grid-constant"`` use ``cval``."""
 _MODES = f"""\
     How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
-    for each. {_EDGES.lstrip()}"""
+    per axis. {_EDGES.lstrip()}"""
 _MODE = f"""\
     How to extend the volume beyond its edges, as in `scipy.ndimage`.
 {_EDGES}"""
 _OUTSIDE = """\
-    How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-    ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
-    ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as in `pad` with
-    ``"wrap"``). With ``"constant"``, values beyond the centres of the outer voxels are not
-    interpolated."""
+    How to extend the volume beyond its edges. ``"constant"`` and ``"grid-constant"`` use ``cval``,
+    and ``"nearest"`` the outer voxels. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel
+    (c b a | a b c d), and ``"mirror"`` does not (d c b | a b c d). ``"grid-wrap"`` repeats the
+    volume (b c d | a b c d), like `pad` with ``"wrap"``. With ``"constant"``, values beyond the
+    centres of the outer voxels are not interpolated."""
 
 _filled = filled(
     {
         # Notes
         "gaussian_derivatives": """\
-The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-``axes``, the remaining axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
-smooths along all axes.)
+As in scipy, the mode of an axis applies to the whole derivative along this axis, including
+smoothing in other directions. With ``axes``, the remaining axes are not smoothed: ``axes=(1, 2)``
+filters slice by slice. (scipy 1.17 smooths along all axes.)
 
 One sweep. The halo is ``truncate`` times the largest sigma: a window contains
 ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
@@ -55,8 +55,8 @@ volume : Volume or Scalar
 TypeError
     If an input is not a volume, lazy number, array or number.""",
         "own_bits": """\
-Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
-in the last place of float64, or of the narrower dtype to which results are rounded.""",
+Results are the same on every processor; numpy's results depend on the processor. The error is below
+2 units in the last place of float64, or of the narrower dtype to which results are rounded.""",
         "intensities": """\
 volume : Volume or numpy.ndarray
     A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
@@ -66,16 +66,16 @@ volume : Volume or numpy.ndarray
     A volume or an array with up to three axes. Nonzero voxels are foreground.""",
         "mask_or_labels": """\
 mask : Volume or numpy.ndarray
-    A bool volume, to use its connected components, or integer labels, to count the voxels of each
-    label even if they are not connected. 0 is background.""",
+    A bool volume, which is divided into connected components, or integer labels. The voxels of a
+    label are counted together even if they are not connected. 0 is background.""",
         "labels": """\
 labels : Volume or numpy.ndarray
     Bool or integer labels; 0 is background.""",
         # Neighbourhoods
         "sigma": """\
 sigma : float, str or sequence of them
-    Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
-    needs a volume with a voxel size. One for all axes or one for each.""",
+    Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths need a
+    volume with a voxel size. One value for all axes or one per axis.""",
         "mode": f'mode : str or sequence of str, default: "reflect"\n{_MODES}',
         "mode_constant": f'mode : str or sequence of str, default: "constant"\n{_MODES}',
         "mode_unwrapped": f'mode : str or sequence of str, default: "reflect"\n{_UNWRAPPED}',
@@ -87,20 +87,20 @@ cval : float, default: 0.0
         # Blocks
         "psf": """\
 psf : array_like of float, or path
-    The point spread function, or the path of a file that contains it. It has one dimension for each
-    axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. It is divided by its
-    sum. An extent of 1 along z deconvolves slice by slice.""",
+    The point spread function, or the path of a file that contains it. The array has one dimension
+    for each axis, the volume's voxel size, and its centre at voxel ``n // 2`` of ``n``. The
+    function is divided by its sum. An extent of 1 along z deconvolves slice by slice.""",
         "patch_of_block": """\
 patch : int or sequence of int, optional
     Extent of a block, including the voxels to discard. By default, blocks have up to two million
-    voxels of float64, or four million of float32, and discard at most half of their extent along
+    voxels of float64, or four million of float32. Blocks discard at most half of their extent along
     each axis.""",
         "truncate": """\
 truncate : float, default: 4.0
     Where the Gaussian is cut off, in standard deviations.""",
         "axes": """\
 axes : int or sequence of int, optional
-    Axes to work along, counted from 0, or backwards from -1; all by default.""",
+    Axes to work along, counted from 0, or backwards from -1; all axes by default.""",
         "axis_1d": """\
 axis : int, default: -1
     The axis to work along, counted from 0, or backwards from -1.""",
@@ -109,31 +109,31 @@ dtype : dtype, optional
     Dtype of the result. Integers are rounded half to even and clipped to the dtype's range.""",
         "size": """\
 size : int or sequence of int, optional
-    Extent of the box in voxels; one for all axes or one for each. Pass either ``size`` or
+    Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
     ``footprint``.""",
         "footprint": """\
 footprint : array_like of bool, optional
-    The footprint, one dimension for each axis, e.g. from `ball`.""",
+    The footprint, with one dimension per axis, such as from `ball`.""",
         "origin": """\
 origin : int or sequence of int, default: 0
     Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
-    lower indices. One for all axes or one for each.""",
+    lower indices. One value for all axes or one per axis.""",
         "origin_1d": """\
 origin : int, default: 0
     Shift of the footprint in voxels, as in `scipy.ndimage`: a positive number moves it towards
     lower indices.""",
         "name_and_version": """\
 name : str, optional
-    With ``version``, identifies the function when a run is resumed. Without it, a run with
-    this function cannot be resumed.
+    Together with ``version``, it identifies the function when a run is resumed. Without a name, a
+    run with this function cannot be resumed.
 version : str or int, optional
-    Change it when you change the function.""",
+    Change the version when you change the function.""",
         "stitching": """\
 stitch : {"iou", "touch", "largest"}, default: "iou"
-    Which labels of two adjacent tiles belong to one object, judged by the voxels that the tiles
-    share. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they share
-    a voxel. ``"largest"``: each is the label that overlaps the other most, and the smaller label
-    wins ties.
+    When labels of two adjacent tiles belong to one object. Only voxels that the tiles share are
+    considered. ``"iou"``: the intersection over union is at least ``threshold``. ``"touch"``: they
+    share a voxel. ``"largest"``: each is the label that overlaps the other most; of equal overlaps,
+    the smaller label is selected.
 threshold : float, default: 0.5
     Minimum intersection over union for ``"iou"``, above 0 and up to 1. Above 0.5, a label joins at
     most one label of a neighbouring tile.
@@ -146,7 +146,7 @@ Volume
     other dtypes. ``dtype`` overrides this.""",
         "same_dtype": """\
 Volume
-    A volume of the input's dtype. It is NaN exactly where the footprint contains a NaN.""",
+    A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.""",
         "linear_errors": """\
 ValueError
         If a parameter is out of range or does not have one entry for each axis. If a length has a unit
@@ -166,15 +166,15 @@ TypeError
     If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.""",
         "halo": """\
 One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
-voxels than it writes. A window contains as many additional slices.""",
+voxels than it writes. A window contains the same number of additional slices.""",
         "two_halos": """\
 One sweep. The halo is twice the reach of the structuring element: a window contains the slices for
 both erosion and dilation.""",
         # Morphology
         "structure": """\
 structure : array_like of bool, optional
-    Structuring element, one dimension for each axis; by default the voxel and its neighbours
-    that share a face (a cross of radius 1).""",
+    Structuring element, with one dimension per axis. By default a cross of radius 1: the voxel and
+    its neighbours that share a face.""",
         "iterations": """\
 iterations : int, default: 1
     Number of repetitions, from 1 to 1000. Scipy's 0, which repeats until nothing changes, is not
@@ -188,11 +188,11 @@ border_value : {0, 1, "ignore"}, default: 0
     as in scikit-image.""",
         "grey_size": """\
 size : int or sequence of int, optional
-    Extent in voxels of a box that is used as a flat structuring element; one for all axes or one
-    for each. Pass ``size``, ``footprint`` or ``structure``.""",
+    Extent of a box in voxels, which is used as a flat structuring element; one value for all axes
+    or one per axis. Pass ``size``, ``footprint`` or ``structure``.""",
         "grey_structure": """\
 structure : array_like of float, optional
-    Heights of a structuring element that is not flat, one dimension for each axis. Heights outside
+    Heights of a structuring element that is not flat, with one dimension per axis. Heights outside
     of ``footprint`` are ignored.""",
         "grey_errors": """\
 ValueError
@@ -206,15 +206,15 @@ Volume
     A bool volume.""",
         "sampling": """\
 sampling : float, sequence of float or "voxel_size", optional
-    Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-    volume's, so distances are in its unit.""",
+    Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
+    the voxel size of the volume, so distances are in its unit.""",
         # Voxel by voxel
         "pointwise": """\
 Pointwise: no halo, and no sweeps beyond those for the inputs.""",
         "unit_intensities": """\
 volume : Volume or numpy.ndarray
     A volume or an array with up to three axes. Intensities range from 0 to 1, or to the maximum of
-    an integer dtype. Negative ones become NaN, or 0 for integers.""",
+    an integer dtype. Negative intensities become NaN, or 0 for integers.""",
         "adjusted": """\
 Volume
     A volume of the input's dtype; integers are rounded half to even and clipped to the dtype's
@@ -229,7 +229,7 @@ Integers of up to 16 bits are looked up in a table of all their values.""",
         # Whole-volume numbers
         "where": """\
 mask : Volume, optional
-    Only voxels with a nonzero mask are included; all by default.""",
+    Only voxels with a nonzero mask are included; all voxels by default.""",
         "nan": """\
 nan : {"raise", "omit"}, default: "raise"
     Whether NaN and infinite voxels raise an error on computation or are ignored.""",
@@ -239,13 +239,13 @@ across : {"t"}, optional
     time point has its own number. A volume without a time axis has one number in both cases.""",
         "reduced_axis": """\
 axis : int, str or sequence of them, optional
-    The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-    and ``("y", "x")`` for one number per slice. All except time by default. ``"c"`` alone reduces
-    the channels of each voxel, and ``"t"`` its time points; the result is then a volume of any
-    size.""",
+    The axes to reduce: numbers as in numpy, or names. For example, ``"z"`` is a projection along z,
+    and ``("y", "x")`` returns one number per slice. By default, all axes except time. ``"c"`` alone
+    reduces the channels of each voxel, and ``"t"`` alone the time points; in these cases, the
+    result is a volume of any size.""",
         "ddof": """\
 ddof : int, default: 0
-    Subtracted from the number of voxels in the divisor, as in `numpy.var`.""",
+    Number to subtract from the number of voxels in the divisor, as in `numpy.var`.""",
         "reduction_errors": """\
 ValueError
     If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
@@ -260,7 +260,7 @@ TypeError
     If ``volume`` is neither a volume nor an array.""",
         "count_errors": """\
 ValueError
-    If there is no such axis, or ``mask`` has different axes.
+    If the axis does not exist, or ``mask`` has different axes.
 TypeError
     If ``volume`` is neither a volume nor an array.""",
         "along": """\
@@ -296,16 +296,16 @@ two, for the range and the histogram.""",
         # Components and labels
         "connectivity": """\
 connectivity : {1, 2, 3}, default: 1
-    The largest number of steps along axes between neighbours: 1 for voxels that share a face, 2 to
-    include shared edges, 3 to include shared corners.""",
+    Which voxels are neighbours: 1 for voxels that share a face, 2 to include shared edges, 3 to
+    include shared corners.""",
         "neighbours": """\
 structure : array_like, optional
     The neighbours of a voxel, instead of ``connectivity``: an array with 3 entries along each axis,
     symmetric about the centre.""",
         "component_sweeps": """\
 Two sweeps: the first finds the components of every slab, and the second writes the result. Memory
-grows with the components of one slab, about 50 bytes each, and with those on the faces of blocks of
-slabs. It does not grow with the total number of components.""",
+grows with the components of one slab, about 50 bytes each, and with the components on the faces of
+blocks of slabs. Memory does not grow with the total number of components.""",
         "component_errors": """\
 ValueError
     If a parameter is out of range. On computation, before anything is written, if the components
@@ -314,13 +314,13 @@ TypeError
     If the input is neither a volume nor an array, or has an unsupported dtype.""",
         "spacing": """\
 spacing : float, sequence of float or "voxel_size", optional
-    Extent of a voxel, for areas, centroids and lengths: one for all axes or one for each; 1 by
-    default. ``"voxel_size"`` uses the volume's.""",
+    Extent of a voxel, for areas, centroids and lengths: one value for all axes or one per axis; 1
+    by default. ``"voxel_size"`` uses the voxel size of the volume.""",
         # Geometry
         "order": """\
 order : int, default: 1
     Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
-    default). From 2 on, splines through all voxels are computed in float64, as in scipy. Integers
+    default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
     are clipped to the dtype's range.""",
         "prefilter": """\
 prefilter : bool, default: True

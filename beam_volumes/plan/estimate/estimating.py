@@ -216,21 +216,22 @@ def estimate(
     Parameters
     ----------
     plan : Plan
-        The result of `plan`. Set its ``threads=`` to a machine's number of vCPUs, and its
-        ``memory=`` to a machine's memory minus 1 GiB for the system.
+        The result of `plan`. Plan with ``threads=`` set to a machine's number of vCPUs, and with
+        ``memory=`` set to its memory minus 1 GiB for the system.
     machine_type : str or tuple
         The name of a general-purpose machine type, such as ``"n2-standard-16"`` or
         ``"m6i.4xlarge"``, or vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``. The
-        bandwidth in bytes per second can be appended, as in ``"16x64GiBx2GiB"``; it is 1 Gbit/s for
-        each vCPU by default, up to 32.
+        bandwidth in bytes per second can be appended, as in ``"16x64GiBx2GiB"``; by default, it is
+        1 Gbit/s for each vCPU, up to 32 Gbit/s.
     machines : int, optional
-        Number of machines; by default the plan's.
+        Number of machines; by default the number in the plan.
     store : str or dict, optional
         ``"s3"``, ``"gcs"`` or ``"disk"``; by default the store of the plan's paths. Local paths
-        count as a disk for one machine, and as a bucket for several. Numbers can be changed, as in
-        ``"s3,prefixes=10"`` or ``{"name": "s3", "prefixes": 10}``: ``reads`` and ``writes``
-        (requests per second for each prefix), ``prefixes``, ``latency`` (seconds), ``doubling``
-        (seconds in which the rates double), ``read_price``, ``write_price`` and ``gib_month``.
+        count as a disk for one machine, and as a bucket for several. To change the numbers of a
+        store, write ``"s3,prefixes=10"`` or ``{"name": "s3", "prefixes": 10}``. The numbers are
+        ``prefixes``, ``reads`` and ``writes`` (requests per second for each prefix), ``latency``
+        (seconds), and ``doubling`` (seconds in which the rates double). The prices are
+        ``read_price``, ``write_price`` and ``gib_month``.
 
     Returns
     -------
@@ -252,12 +253,12 @@ def estimate(
     operations, or from this machine's speeds after ``beam-volumes bench --calibrate``. Transfer
     time is bytes divided by the machines' bandwidth, unless the store is a disk. Request time is
     limited by the store's rate, and by its latency for concurrent requests. Bytes and requests are
-    the plan's, before compression. The start of machines, merges across slabs, and the journal's
-    five requests for each slab are not included.
+    taken from the plan, before compression. The start of machines, merges across slabs, and the
+    journal's five requests for each slab are not included.
 
     Request rates, latencies and prices are published by the providers. Amazon S3 accepts at least
     3,500 writes and 5,500 reads per second for each prefix. A bucket of Google Cloud Storage starts
-    with 1,000 writes and 5,000 reads, which may double every 20 minutes.
+    with 1,000 writes and 5,000 reads per second; these rates may double every 20 minutes.
 
     Examples
     --------

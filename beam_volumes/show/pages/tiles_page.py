@@ -64,9 +64,9 @@ def tiles_report(
 
     Notes
     -----
-    The page shows the graph of tiles and pairs, histograms of residuals and correlations, a table
-    of the worst pairs, and a picture of each bad overlap. Only one plane of each of these overlaps
-    is read.
+    The page shows the graph of tiles and pairs, and histograms of residuals and correlations. It
+    lists the worst pairs in a table, with a picture of each bad overlap. Only one plane of each bad
+    overlap is read.
 
     Examples
     --------

@@ -219,8 +219,8 @@ def view(*items: Any, names: Sequence[str] | None = None, port: int = 0) -> View
     Raises
     ------
     ValueError
-        If the client is not installed, a volume is empty, labels that must be computed first are
-        too large for memory, or a table has no positions of regions.
+        If the client is not installed, a volume is empty, or a table has no positions of regions.
+        If labels that must be computed first are too large for memory.
     TypeError
         If an item is neither a volume nor a table.
 

@@ -77,8 +77,8 @@ _Answer: Any = Tuple[SlabKey, bytes]
 class LabelComponents(beam.PTransform):
     """Find the components of each slab: ``(SlabKey, Slab)`` to ``(SlabKey, summary)``.
 
-    Together with `MergeEquivalences` and `RelabelSlabs`, it does the same as `label`, but as steps
-    of a pipeline. Use `LabelSlabs` unless you need a step in between.
+    Together with `MergeEquivalences` and `RelabelSlabs`, this transform labels components like
+    `label`, but as steps of a pipeline. Use `LabelSlabs` unless you need a step in between.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class LabelComponents(beam.PTransform):
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     measures : sequence of str, default: ()
         Properties of components that `MergeEquivalences` needs: ``"size"``, ``"box"``,
         ``"touches_border"``.
@@ -233,13 +233,14 @@ class MergeEquivalences(beam.PTransform):
         Whether to keep only components that touch the border of the volume (True), or only those
         that do not (False); needs ``"touches_border"``.
     k_largest : int, optional
-        Number of components to keep, the largest of the remaining ones; needs ``"size"``.
+        Number of components to keep: the largest that satisfy all other conditions; needs
+        ``"size"``.
     as_mask : bool, default: False
         Whether answers only contain which components are kept.
     dtype : dtype, default: numpy.uint32
         Dtype of the ids.
     memory : int or str, optional
-        Memory limit of one step of the merge, e.g. ``"1GiB"``. If it is too small, the pipeline
+        Memory limit of one step of the merge, such as ``"1GiB"``. If it is too small, the pipeline
         fails before the merge begins, and the message suggests different slabs.
 
     Raises

@@ -41,7 +41,7 @@ class LabelSlabs(beam.PTransform):
     by_value : bool, default: False
         Whether neighbours are only connected if they are equal.
     background : number or None, default: 0
-        The value to leave unlabelled with ``by_value``; None for no such value.
+        The value to leave unlabelled with ``by_value``; None labels all values.
     min_size : int, optional
         Minimum size of components to keep, in voxels.
     max_size : int, optional
@@ -50,14 +50,15 @@ class LabelSlabs(beam.PTransform):
         Whether to keep only components that touch the border of the volume (True), or only those
         that do not (False).
     k_largest : int, optional
-        Number of components to keep, the largest of the remaining ones.
+        Number of components to keep: the largest that satisfy all other conditions.
     dtype : dtype, default: numpy.uint32
         Dtype of the labels; bool gives a mask of the kept components.
     mask : Volume, optional
-        The volume that the slabs are from, if workers can read it; voxels are then read again. By
-        default, slabs are joined with their labels by key, which shuffles them once.
+        The volume from which the slabs were read, if workers can read it. Its voxels are then read
+        a second time. By default, slabs are joined with their labels by key, which shuffles the
+        slabs once.
     memory : int or str, optional
-        Memory limit of one step of the merge, e.g. ``"1GiB"``.
+        Memory limit of one step of the merge, such as ``"1GiB"``.
 
     Raises
     ------

@@ -74,7 +74,7 @@ class MeasureSlabs(beam.PTransform):
         Whether slabs may be missing. The numbers then cover the slabs that have arrived. Otherwise
         the pipeline fails, and the message lists the missing slabs.
     memory : int or str, optional
-        Memory that a worker process may use, e.g. ``"1GiB"``.
+        Memory that a worker process may use, such as ``"1GiB"``.
     **functions : callable
         Named functions from the whole volume to a lazy number or a table: ``mean=bv.mean``, or
         ``top=lambda v: bv.percentile(bv.median_filter(v, 3), 99)``.

@@ -45,7 +45,7 @@ class RegisterTiles(beam.PTransform):
         The transformation model: translation, rigid or affine.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance between two tiles, in voxels; one number for all axes or
-        one for each.
+        one per axis.
     min_quality : float, default: 0.5
         Minimum correlation of the voxels in the overlap for linking two tiles.
     reference : int, optional

@@ -43,8 +43,8 @@ class ReadSlabs(Excepting, beam.PTransform):
     """Read a volume, or compute an expression, as slabs: a PCollection of ``(SlabKey, Slab)``.
 
     Use it if your own steps need voxels as elements. Applied to a pipeline, it starts immediately.
-    Applied to a PCollection, it waits until that is complete, e.g. for the outputs of `Compute` or
-    `WriteSlabs`.
+    Applied to a PCollection, it waits until that is complete, such as for the outputs of `Compute`
+    or `WriteSlabs`.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class ApplyStages(Excepting, beam.PTransform):
     Parameters
     ----------
     function : callable
-        A function from a `Volume` to a `Volume`, e.g. ``lambda v: bv.median_filter(v, 3)``. Its
+        A function from a `Volume` to a `Volume`, such as ``lambda v: bv.median_filter(v, 3)``. Its
         argument represents the whole volume, but functions that need numbers or crops of the volume
         cannot be applied.
 

@@ -116,8 +116,8 @@ def pixel_classifier(
     Raises
     ------
     ValueError
-        If scikit-learn is not installed, there are fewer than two classes, shapes do not match, a
-        position is outside of the volume, or a feature of an example is not finite.
+        If scikit-learn is not installed, shapes do not match, or there are fewer than two classes.
+        If a position is outside of the volume, or a feature of an example is not finite.
     TypeError
         If the examples are not integers, or ``forest`` is not one of these classifiers.
 
@@ -128,9 +128,9 @@ def pixel_classifier(
 
     Notes
     -----
-    Training is immediate, in this process. Labels are read piece by piece, and features are only
-    computed around examples. With the same versions of scikit-learn and numpy, the same examples
-    give the same forest. Train once, and use the saved file for all volumes.
+    Training takes place immediately, in the current process. Labels are read piece by piece, and
+    features are only computed around examples. With the same versions of scikit-learn and numpy,
+    the same examples give the same forest. Train once, and use the saved file for all volumes.
 
     References
     ----------
@@ -266,7 +266,7 @@ def classify(volume: Volume, classifier: Any, *, probabilities: bool = False) ->
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        Features as channels, the same as those that the classifier was trained with.
+        Features as channels, in the same order as for the training.
     classifier : PixelClassifier, path or forest
         The result of `pixel_classifier`, the path or URL of its file, or a trained scikit-learn
         classifier of a type that `pixel_classifier` supports.
@@ -276,10 +276,10 @@ def classify(volume: Volume, classifier: Any, *, probabilities: bool = False) ->
     Returns
     -------
     Volume
-        The class of each voxel, as uint8, or uint16 for classes above 255; the smallest of equally
-        probable classes. With ``probabilities``, a float32 volume with a channel for each class,
-        such as ``"class 2"``. Voxels with a NaN among their features are 0, or NaN for
-        probabilities.
+        The class of each voxel, as uint8, or uint16 for classes above 255. If several classes are
+        equally probable, the smallest is selected. With ``probabilities``, a float32 volume with a
+        channel for each class, such as ``"class 2"``. Voxels with a NaN among their features are 0,
+        or NaN for probabilities.
 
     Raises
     ------

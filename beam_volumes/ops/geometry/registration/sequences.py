@@ -66,8 +66,8 @@ def register_slices(
     method : {"intensity", "keypoints"}, default: "intensity"
         How to find the first approximation for two slices. ``"intensity"`` compares their voxels,
         and finds rotations of up to 30 degrees. ``"keypoints"`` matches SIFT keypoints from
-        scikit-image, and finds any rotation if slices have distinct structures. It is not available
-        for ``model="translation"``.
+        scikit-image, and finds any rotation if slices have distinct structures. Keypoints are not
+        available for ``model="translation"``.
     neighbours : int, default: 3
         Number of subsequent slices to compare each slice with. More than 1 bridges bad slices and
         prevents errors from adding up.
@@ -91,12 +91,12 @@ def register_slices(
     Returns
     -------
     ComputedTable
-        A row for each slice: ``z``; the position of its first voxel in the aligned volume, ``y``
-        and ``x``; the matrix that maps its indices, ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``; the
-        number of ``links`` to other slices; ``confirmed``, whether links agree with each other on
-        this slice; their mean ``quality``; and ``residual``, the largest distance in voxels by
-        which a link disagrees. A slice without links is placed between its neighbours, with the
-        matrix of the nearest linked slice.
+        A row for each slice ``z``. ``y`` and ``x`` are the position of its first voxel in the
+        aligned volume, and ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx`` are the matrix that maps its
+        indices. ``links`` is the number of links to other slices, and ``quality`` their mean
+        quality. ``confirmed`` is true if links agree with each other on this slice. ``residual`` is
+        the largest distance in voxels by which a link disagrees. A slice without links is placed
+        between its neighbours, with the matrix of the nearest linked slice.
 
     Raises
     ------
@@ -120,13 +120,13 @@ def register_slices(
     One sweep downsamples the stack. The downsampled planes are held in memory, up to
     ``options.max_inmemory``. Pairs are aligned first by phase correlation or keypoints, and then by
     least squares of intensities. Keypoints are detected in planes that are downsampled to at most
-    256 voxels a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms
-    are solved together, without links that contradict the others. Links that may be due to chance
-    are also excluded. Unrelated slices must reach the correlation in less than one in a thousand
-    cases, or one in a million if no other links confirm it.
+    256 voxels a side. The model is fitted to them by RANSAC with a fixed seed. All transforms are
+    solved together, without links that contradict other links. Links that may be due to chance are
+    also excluded. A link is used only if unrelated slices would reach its correlation in less than
+    one in a thousand cases. If no other links confirm it, the limit is one in a million.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -226,16 +226,16 @@ def register_frames(
     Returns
     -------
     ComputedTable
-        A row for each frame: ``t``; the position of its first voxel in the aligned movie, ``z``,
-        ``y`` and ``x``; the entries of the matrix, ``m_zz`` to ``m_xx``; and ``links``,
-        ``confirmed``, ``quality`` and ``residual``, as in `register_slices`. Two-dimensional frames
-        have no columns for z.
+        A row for each frame ``t``. ``z``, ``y`` and ``x`` are the position of its first voxel in
+        the aligned movie, and ``m_zz`` to ``m_xx`` are the entries of the matrix. ``links``,
+        ``confirmed``, ``quality`` and ``residual`` are as in `register_slices`. Two-dimensional
+        frames have no columns for z.
 
     Raises
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, no time axis, or no
-        voxels. With ``method="keypoints"``, also as in `register_slices`.
+        voxels. With ``method="keypoints"``, also for the reasons listed in `register_slices`.
     TypeError
         If ``movie`` is neither a volume nor an array.
 

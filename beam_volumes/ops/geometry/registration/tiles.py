@@ -76,7 +76,7 @@ def register_tiles(
         found.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance between two tiles, in voxels; one number for all axes or
-        one for each. If a position is wrong by at most n voxels, a distance is wrong by at most 2
+        one per axis. If a position is wrong by at most n voxels, a distance is wrong by at most 2
         n.
     min_quality : float, default: 0.5
         Minimum correlation of the voxels in the overlap for linking two tiles.
@@ -93,24 +93,25 @@ def register_tiles(
     Returns
     -------
     positions : ComputedTable
-        A row for each tile, in order: its position ``z``, ``y`` and ``x``, with a column for each
-        axis; the entries of its matrix, such as ``m_zz``, unless the model is a translation; the
-        number of ``links`` to other tiles; ``residual``, the largest distance in voxels by which a
-        link disagrees in its overlap; and ``confirmed``, whether links of the tile are in a loop
-        that agrees. Tiles without links keep their given position, and linked tiles keep the mean
-        of theirs. With ``reference``, all tiles are then shifted together, including tiles without
-        links.
+        A row for each tile, in order. ``z``, ``y`` and ``x`` are its position, with a column for
+        each axis. Unless the model is a translation, there are columns for the entries of its
+        matrix, such as ``m_zz``. ``links`` is the number of links to other tiles, and ``residual``
+        is the largest distance in voxels by which a link disagrees in its overlap. ``confirmed`` is
+        true if links of the tile are in a loop that agrees. Tiles without links keep their given
+        position, and linked tiles keep the mean of their given positions. With ``reference``, all
+        tiles are then shifted together, including tiles without links.
     pairs : ComputedTable
-        A row for each pair of tiles that should overlap: ``a`` and ``b``; their measured distance
-        along each axis at the centre of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
-        ``quality``, the correlation; ``residual``; ``used``, whether the pair determines the
-        positions; and ``confirmed``, whether it is in a loop of used pairs that agree.
+        A row for each pair of tiles, ``a`` and ``b``, that should overlap. ``shift_z``, ``shift_y``
+        and ``shift_x`` are their measured distance along each axis at the centre of the overlap.
+        ``quality`` is the correlation, and ``residual`` is as for tiles. ``used`` is true if the
+        pair determines the positions, and ``confirmed`` if it is in a loop of used pairs that
+        agree.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, there is not one position for each tile, or tiles differ in
-        axes or voxel size, or have several channels, time points or no voxels.
+        If a parameter is out of range, or there is not one position for each tile. If tiles differ
+        in axes or voxel size, or have several channels, time points or no voxels.
     TypeError
         If a tile is neither a volume nor an array.
 
@@ -124,14 +125,14 @@ def register_tiles(
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
     squares of intensities. The positions of all tiles are solved together, without pairs that
-    contradict the others. Pairs that may match by chance, because they overlap little, are empty or
-    have repeating structures, are also excluded. Unrelated tiles must match as well in less than
-    one in a thousand cases, or one in a million if no loop of other pairs confirms the pair.
-    Without ``reference``, the mean of all positions does not change. The mean of affine matrices is
-    the identity.
+    contradict other pairs. Pairs that may match by chance, because they overlap little, are empty
+    or have repeating structures, are also excluded. A pair is used only if unrelated tiles would
+    match as well in less than one in a thousand cases. If no loop of other pairs confirms the pair,
+    the limit is one in a million. Without ``reference``, the mean of all positions does not change.
+    The mean of affine matrices is the identity.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------

@@ -59,8 +59,8 @@ def register(
         Maximum shift of the centre along each axis, in voxels; half of the volume by default.
         Shifts are rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
-        The minimum correlation of the aligned voxels. It must also be significant: unrelated
-        volumes would correlate as much in less than one in a million cases.
+        The minimum correlation of the aligned voxels. The correlation must also be significant:
+        unrelated volumes would correlate as much in less than one in a million cases.
     max_voxels : int, default: 2097152
         Both volumes are downsampled until they have fewer voxels than this. The error of shifts is
         about 0.05 downsampled voxels.
@@ -77,8 +77,8 @@ def register(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the volumes differ in axes or voxel size, have several
-        channels, time points or no voxels, or no transform reaches ``min_quality``.
+        If a parameter is out of range, or no transform reaches ``min_quality``. If the volumes
+        differ in axes or voxel size, or have several channels, time points or no voxels.
     TypeError
         If an input is neither a volume nor an array.
 
@@ -94,8 +94,8 @@ def register(
     by phase correlation, and then by least squares of intensities, over levels of half the extent
     each. Intensities may differ by a gain and an offset, but not in kind.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
-    no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
+    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
     References
     ----------
@@ -209,9 +209,9 @@ def fit_transform(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the numbers of points differ, or the points are too few for
-        the model or do not determine it, such as points on a line. With ``max_residual``, also if
-        too few pairs agree with any transform.
+        If a parameter is out of range, or the numbers of points differ. If the points do not
+        determine the model, because they are too few or lie on a line. With ``max_residual``, also
+        if too few pairs agree with any transform.
 
     See Also
     --------
