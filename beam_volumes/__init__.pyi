@@ -7429,8 +7429,8 @@ def hausdorff_distance(
         The largest distance of a voxel of one mask to the other mask, or the larger one of the two mean
         distances, which depends less on outliers.
     sampling : float, sequence of float or "voxel_size", optional
-        Extent of a voxel: one for all axes or one for each; 1 by default. ``"voxel_size"`` uses the
-        volume's, so distances are in its unit.
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"`` uses
+        the voxel size of the volume, so distances are in its unit.
 
     Returns
     -------
@@ -9484,7 +9484,7 @@ def mean_squared_error(
     b : Volume or numpy.ndarray
         The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
@@ -10343,7 +10343,7 @@ def normalized_mutual_information(
     bins : int or pair of int, default: 100
         Number of equal bins for the values of ``a`` and of ``b``.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
@@ -10409,7 +10409,7 @@ def normalized_root_mse(
     normalization : {"euclidean", "min-max", "mean"}, default: "euclidean"
         The divisor: the root of the mean square of the true image, its range, or its mean.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
@@ -10873,7 +10873,7 @@ def peak_signal_noise_ratio(
         ``bv.max(v) - bv.min(v)``. By default, the range of the dtype for bool and unsigned integers.
         Other dtypes need it.
     mask : Volume, optional
-        Only voxels with a nonzero mask are included; all by default.
+        Only voxels with a nonzero mask are included; all voxels by default.
     nan : {"raise", "omit"}, default: "raise"
         Whether voxels that are NaN or infinite in ``a`` or ``b`` raise an error on computation or are
         ignored in both.
