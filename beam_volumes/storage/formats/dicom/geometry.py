@@ -51,7 +51,7 @@ def by_time(frames: Placed, where: str) -> list[Placed]:
             uneven = f"frames at one position differ in {ways} ways, and a volume has one axis for them (t)"
         elif ways:
             uneven = uneven or (
-                f"it has {counted(places, 'position')} and {counted(len(groups), 'point')} in time, and one "
+                f"it has {counted(places, 'position')} and {counted(len(groups), 'time point')}, and one "
                 f"of these has {counted(len(groups[few]), 'frame')}"
             )
     if uneven:
