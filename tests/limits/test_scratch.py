@@ -18,9 +18,14 @@ STATES = 64 << 10
 
 def allowance(kind, name):
     """Bytes that are not declared, whatever the shape of a slab."""
-    if name in ("Elementwise", "Fused"):
+    if name in ("Elementwise", "Fused", "Within"):
         return CASTING
     return STATES if kind == "reduction" else OBJECTS
+
+
+def joining(kind, declared):
+    """Bytes of rows that a survey copies while it joins them: what it holds is counted, copies are not."""
+    return declared // 4 if kind == "survey" else 0
 
 
 @thorough
@@ -32,6 +37,6 @@ def test_operations_allocate_no_more_than_they_declare(dtype):
     excess = [
         f"{kind} {name} ({of}): {allocated:,} bytes allocated, {declared:,} declared"
         for kind, name, of, declared, allocated in found
-        if allocated - declared > allowance(kind, name)
+        if allocated - declared > allowance(kind, name) + joining(kind, declared)
     ]
     assert not excess, "\n".join(excess)
