@@ -66,6 +66,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "meijering": ({"sigmas": (1,)},),
     "median_filter": (_SIZE, {"size": 5}, _BALL),
     "pad": ({"pad_width": 1},),
+    "peak_signal_noise_ratio": ({"data_range": 4},),
     "percentile": ({"q": 50}, {"q": 50, "axis": (1, 2)}),
     "percentile_filter": ({"percentile": 30, **_SIZE}, {"percentile": 30, **_BALL}),
     "random_noise": ({"mode": "gaussian"}, {"mode": "poisson", "peak": 9}),
@@ -81,6 +82,10 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "sel": ({"c": 0},),
     "shift": ({"shift": 0.5}, {"shift": 0.5, "order": 0}),
     "stack": ({"names": None},),
+    "structural_similarity": (
+        {"data_range": 4, "win_size": 3},
+        {"data_range": 4, "gaussian_weights": True, "sigma": 0.5},
+    ),
     "upsample": ({"factors": 2}, {"factors": 2, "order": 1}),
     "warp": ({"max_displacement": 99},),
     "watershed_affinities": ({"low": 1, "high": 3},),
