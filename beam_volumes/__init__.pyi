@@ -82,7 +82,7 @@ class Compute(_Compute):
     Raises
     ------
     ValueError
-            If memory is too small; the message contains the minimum. If ``slab`` does not consist of whole
+        If memory is too small; the message contains the minimum. If ``slab`` does not consist of whole
         write units, or an output is also an input. In this case, nothing is started.
     FileExistsError
         If an output exists and neither ``resume`` nor ``overwrite`` is set.
@@ -2159,7 +2159,7 @@ def black_tophat(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        If a parameter is out of range or does not have one entry for each axis. If ``size``,
         ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
         ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
@@ -2966,7 +2966,7 @@ def compute(
     Raises
     ------
     ValueError
-            If memory is too small; the message contains the minimum. If ``slab`` does not consist of whole
+        If memory is too small; the message contains the minimum. If ``slab`` does not consist of whole
         write units, or an output is also an input. In this case, nothing is started.
     FileExistsError
         If an output exists and neither ``resume`` nor ``overwrite`` is set.
@@ -3131,7 +3131,7 @@ def convolve(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -3199,7 +3199,7 @@ def convolve1d(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -3313,7 +3313,7 @@ def correlate(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -3381,7 +3381,7 @@ def correlate1d(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -4071,7 +4071,7 @@ def denoise_wiener(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -4254,7 +4254,7 @@ def difference_of_gaussians(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -5126,7 +5126,7 @@ def farid(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -6418,7 +6418,7 @@ def gabor(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -6497,7 +6497,7 @@ def gaussian_filter(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -6574,7 +6574,7 @@ def gaussian_filter1d(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -6641,7 +6641,7 @@ def gaussian_gradient_magnitude(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -6710,7 +6710,7 @@ def gaussian_laplace(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -6923,7 +6923,7 @@ def generic_gradient_magnitude(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -6987,7 +6987,7 @@ def generic_laplace(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -7057,7 +7057,7 @@ def grey_closing(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        If a parameter is out of range or does not have one entry for each axis. If ``size``,
         ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
         ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
@@ -7131,7 +7131,7 @@ def grey_dilation(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        If a parameter is out of range or does not have one entry for each axis. If ``size``,
         ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
         ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
@@ -7206,7 +7206,7 @@ def grey_erosion(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        If a parameter is out of range or does not have one entry for each axis. If ``size``,
         ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
         ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
@@ -7281,7 +7281,7 @@ def grey_opening(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        If a parameter is out of range or does not have one entry for each axis. If ``size``,
         ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
         ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
@@ -7552,7 +7552,7 @@ def hessian_matrix(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -8317,7 +8317,7 @@ def laplace(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -9245,7 +9245,7 @@ def maximum_filter(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -9311,7 +9311,7 @@ def maximum_filter1d(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -9643,7 +9643,7 @@ def median_filter(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -9928,7 +9928,7 @@ def minimum_filter(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -9994,7 +9994,7 @@ def minimum_filter1d(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -10125,7 +10125,7 @@ def morphological_gradient(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        If a parameter is out of range or does not have one entry for each axis. If ``size``,
         ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
         ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
@@ -10201,7 +10201,7 @@ def morphological_laplace(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        If a parameter is out of range or does not have one entry for each axis. If ``size``,
         ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
         ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
@@ -11033,7 +11033,7 @@ def percentile_filter(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -11220,7 +11220,7 @@ def plan(
     Raises
     ------
     ValueError
-                If memory is too small; the message contains the stage and the minimum. If ``slab`` does not
+        If memory is too small; the message contains the stage and the minimum. If ``slab`` does not
         consist of whole write units, or an output is also an input.
     TypeError
         If a target has an unsupported type.
@@ -11535,7 +11535,7 @@ def prewitt(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -11828,7 +11828,7 @@ def rank_filter(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
         ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
@@ -13175,7 +13175,7 @@ def roberts(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -13308,7 +13308,7 @@ def rotate(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If the volume has no
+        If a parameter is out of range or does not have one entry for each axis. If the volume has no
         voxels.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
@@ -13501,7 +13501,7 @@ def scharr(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -13682,7 +13682,7 @@ def shift(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If the volume has no
+        If a parameter is out of range or does not have one entry for each axis. If the volume has no
         voxels.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
@@ -13877,7 +13877,7 @@ def sobel(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -13934,7 +13934,7 @@ def spline_filter(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -14003,7 +14003,7 @@ def spline_filter1d(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -14458,7 +14458,7 @@ def structure_tensor(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -14903,7 +14903,7 @@ def threshold_local(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -15621,7 +15621,7 @@ def uniform_filter(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -15691,7 +15691,7 @@ def uniform_filter1d(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -15755,7 +15755,7 @@ def unsharp_mask(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
         but the volume has no voxel size.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
@@ -15806,7 +15806,7 @@ def upsample(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If the volume has no
+        If a parameter is out of range or does not have one entry for each axis. If the volume has no
         voxels.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
@@ -16400,7 +16400,7 @@ def white_tophat(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If ``size``,
+        If a parameter is out of range or does not have one entry for each axis. If ``size``,
         ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
         ``structure`` is combined with several modes, or with a footprint of a different shape.
     TypeError
@@ -16556,7 +16556,7 @@ def zoom(
     Raises
     ------
     ValueError
-            If a parameter is out of range or does not have one entry for each axis. If the volume has no
+        If a parameter is out of range or does not have one entry for each axis. If the volume has no
         voxels.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with an order above 0.

@@ -152,7 +152,7 @@ def plan(*targets: Wanted, **options: Any) -> Plan:
     Raises
     ------
     ValueError
-                If memory is too small; the message contains the stage and the minimum. If ``slab`` does not
+        If memory is too small; the message contains the stage and the minimum. If ``slab`` does not
         consist of whole write units, or an output is also an input.
     TypeError
         If a target has an unsupported type.

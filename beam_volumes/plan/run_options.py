@@ -344,7 +344,7 @@ memory : int or str, optional
     machine's RAM by default.""",
     "run_errors": """\
 ValueError
-        If memory is too small; the message contains the minimum. If ``slab`` does not consist of whole
+    If memory is too small; the message contains the minimum. If ``slab`` does not consist of whole
     write units, or an output is also an input. In this case, nothing is started.
 FileExistsError
     If an output exists and neither ``resume`` nor ``overwrite`` is set.""",

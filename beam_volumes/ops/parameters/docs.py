@@ -149,7 +149,7 @@ Volume
     A volume of the input's dtype. The result is NaN exactly where the footprint contains a NaN.""",
         "linear_errors": """\
 ValueError
-        If a parameter is out of range or does not have one entry for each axis. If a length has a unit
+    If a parameter is out of range or does not have one entry for each axis. If a length has a unit
     but the volume has no voxel size.
 TypeError
     If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.""",
@@ -160,7 +160,7 @@ TypeError
     If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.""",
         "rank_errors": """\
 ValueError
-        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+    If a parameter is out of range or does not have one entry for each axis. If not exactly one of
     ``size`` and ``footprint`` is given, or the volume's dtype cannot hold ``cval``.
 TypeError
     If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.""",
@@ -196,7 +196,7 @@ structure : array_like of float, optional
     of ``footprint`` are ignored.""",
         "grey_errors": """\
 ValueError
-        If a parameter is out of range or does not have one entry for each axis. If ``size``,
+    If a parameter is out of range or does not have one entry for each axis. If ``size``,
     ``footprint`` and ``structure`` are all missing, or the volume's dtype cannot hold ``cval``. If
     ``structure`` is combined with several modes, or with a footprint of a different shape.
 TypeError
@@ -338,7 +338,7 @@ Volume
     A volume of the input's dtype; integers are rounded half away from zero.""",
         "resampling_errors": """\
 ValueError
-        If a parameter is out of range or does not have one entry for each axis. If the volume has no
+    If a parameter is out of range or does not have one entry for each axis. If the volume has no
     voxels.
 TypeError
     If ``volume`` is neither a volume nor an array, or is bool with an order above 0.""",
