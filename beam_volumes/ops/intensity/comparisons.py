@@ -131,7 +131,7 @@ def normalized_root_mse(
     name = "normalized_root_mse"
     error, how = _squared_error(name, image_true, image_test, mask, nan, across)
     true = _as_float(as_volume(image_true))
-    root = np.sqrt(mean(error, **how))
+    root: Any = np.sqrt(mean(error, **how))
     if normalization == "euclidean":
         return root / np.sqrt(mean(true * true, **how))
     if normalization == "min-max":
