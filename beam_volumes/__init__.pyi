@@ -14273,7 +14273,7 @@ def structural_similarity(
     b : Volume or numpy.ndarray
         The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     win_size : int or sequence of int, optional
-        Extent of the window in voxels, an odd number from 3; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
         7 by default. With ``gaussian_weights`` it follows from ``sigma``.
     data_range : float or Scalar, optional
         The difference of the largest and the smallest possible voxel, for example
@@ -14283,7 +14283,7 @@ def structural_similarity(
         Whether to weigh the window by a Gaussian of standard deviation ``sigma``. Together with
         ``use_sample_covariance=False`` this is the method of Wang et al.
     sigma : float or sequence of float, default: 1.5
-        Standard deviation of the Gaussian in voxels; one for all axes or one for each.
+        Standard deviation of the Gaussian in voxels; one value for all axes or one per axis.
     use_sample_covariance : bool, default: True
         Whether to divide covariances by N - 1 instead of N, the number of voxels of the window.
     K1 : float, default: 0.01
@@ -14357,7 +14357,7 @@ def structural_similarity(
     b : Volume or numpy.ndarray
         The second volume, with the same shape and axes. Different dtypes are promoted as in numpy.
     win_size : int or sequence of int, optional
-        Extent of the window in voxels, an odd number from 3; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
         7 by default. With ``gaussian_weights`` it follows from ``sigma``.
     data_range : float or Scalar, optional
         The difference of the largest and the smallest possible voxel, for example
@@ -14367,7 +14367,7 @@ def structural_similarity(
         Whether to weigh the window by a Gaussian of standard deviation ``sigma``. Together with
         ``use_sample_covariance=False`` this is the method of Wang et al.
     sigma : float or sequence of float, default: 1.5
-        Standard deviation of the Gaussian in voxels; one for all axes or one for each.
+        Standard deviation of the Gaussian in voxels; one value for all axes or one per axis.
     use_sample_covariance : bool, default: True
         Whether to divide covariances by N - 1 instead of N, the number of voxels of the window.
     K1 : float, default: 0.01

@@ -1,47 +1,4 @@
 """The transforms of beam_volumes for Apache Beam, a shortcut to `beam_volumes.transforms`."""
 
-from beam_volumes.transforms import (
-    ApplyStages,
-    Compute,
-    ComputeAll,
-    Failed,
-    LabelComponents,
-    LabelSlabs,
-    MeasureSlabs,
-    MergeEquivalences,
-    Predict,
-    ReadAll,
-    ReadSlabs,
-    RegionTable,
-    RegisterTiles,
-    RelabelSlabs,
-    Slab,
-    SlabGrid,
-    SlabKey,
-    SlabScan,
-    WatchSlices,
-    WriteSlabs,
-)
-
-__all__ = [
-    "ApplyStages",
-    "Compute",
-    "ComputeAll",
-    "Failed",
-    "LabelComponents",
-    "LabelSlabs",
-    "MeasureSlabs",
-    "MergeEquivalences",
-    "Predict",
-    "ReadAll",
-    "ReadSlabs",
-    "RegionTable",
-    "RegisterTiles",
-    "RelabelSlabs",
-    "Slab",
-    "SlabGrid",
-    "SlabKey",
-    "SlabScan",
-    "WatchSlices",
-    "WriteSlabs",
-]
+from beam_volumes.transforms import *  # noqa: F403
+from beam_volumes.transforms import __all__ as __all__

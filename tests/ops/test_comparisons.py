@@ -96,6 +96,13 @@ def test_windows_may_be_anisotropic_and_ranges_lazy():
         assert float(ours[0]) == pytest.approx(float(ours[1]), rel=1e-6)
 
 
+def test_dtypes_may_differ():
+    a, b = images((4, 5, 6), "u1", 1)
+    single = (a / 7).astype("f4")
+    theirs = metrics.normalized_root_mse(single.astype("f8"), b.astype("f8"))
+    assert float(bv.normalized_root_mse(single, b)) == pytest.approx(theirs, rel=1e-14)
+
+
 def test_masks_and_nan_are_left_out():
     a, b = images((4, 5, 6), "f4", 1)
     mask = np.random.default_rng(0).random(a.shape) < 0.5

@@ -71,7 +71,7 @@ def mean_squared_error(
     >>> float(bv.mean_squared_error(image, image + 2))
     4.0
     """
-    error, how = _squared_error("mean_squared_error", a, b, mask, nan, across)
+    error, _, how = _squared_error("mean_squared_error", a, b, mask, nan, across)
     return mean(error, **how)
 
 
@@ -129,8 +129,7 @@ def normalized_root_mse(
     1.0
     """
     name = "normalized_root_mse"
-    error, how = _squared_error(name, image_true, image_test, mask, nan, across)
-    true = _as_float(as_volume(image_true))
+    error, true, how = _squared_error(name, image_true, image_test, mask, nan, across)
     root: Any = np.sqrt(mean(error, **how))
     if normalization == "euclidean":
         return root / np.sqrt(mean(true * true, **how))
@@ -201,7 +200,7 @@ def peak_signal_noise_ratio(
     48.13
     """
     name = "peak_signal_noise_ratio"
-    error, how = _squared_error(name, image_true, image_test, mask, nan, across)
+    error, _, how = _squared_error(name, image_true, image_test, mask, nan, across)
     extent = _data_range(name, as_volume(image_true).dtype, data_range)
     return 10.0 * np.log10((extent * extent) / mean(error, **how))
 
@@ -254,7 +253,7 @@ def structural_similarity(
     ----------
     %(pair)s
     win_size : int or sequence of int, optional
-        Extent of the window in voxels, an odd number from 3; one for all axes or one for each.
+        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
         7 by default. With ``gaussian_weights`` it follows from ``sigma``.
     data_range : float or Scalar, optional
         The difference of the largest and the smallest possible voxel, for example
@@ -264,7 +263,7 @@ def structural_similarity(
         Whether to weigh the window by a Gaussian of standard deviation ``sigma``. Together with
         ``use_sample_covariance=False`` this is the method of Wang et al.
     sigma : float or sequence of float, default: 1.5
-        Standard deviation of the Gaussian in voxels; one for all axes or one for each.
+        Standard deviation of the Gaussian in voxels; one value for all axes or one per axis.
     use_sample_covariance : bool, default: True
         Whether to divide covariances by N - 1 instead of N, the number of voxels of the window.
     K1 : float, default: 0.01
@@ -325,7 +324,7 @@ def structural_similarity(
         )
     for k, constant in (("K1", K1), ("K2", K2)):
         if not constant >= 0:
-            raise ValueError(f"{name}: {k}={constant!r} must be a number from 0")
+            raise ValueError(f"{name}: {k}={constant!r} must be a number of at least 0")
     x, y = _as_float(x, y.dtype), _as_float(y, x.dtype)
     number = int(np.prod(sizes))
     scale = number / (number - 1) if use_sample_covariance and number > 1 else 1.0
@@ -421,21 +420,20 @@ def _entropy(counts: np.ndarray) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
-def _as_float(volume: Volume, other: np.dtype | None = None) -> Volume:
+def _as_float(volume: Volume, other: np.dtype) -> Volume:
     """Convert to float32 if the dtypes of two volumes are at most float32, else to float64."""
-    dtypes = [volume.dtype, volume.dtype if other is None else other]
-    single = all(d.kind == "f" and d.itemsize <= 4 for d in dtypes)
+    single = all(d.kind == "f" and d.itemsize <= 4 for d in (volume.dtype, other))
     return volume.astype("f4" if single else "f8")
 
 
 def _squared_error(
     name: str, a: Any, b: Any, mask: Any, nan: str, across: str | None
-) -> tuple[Volume, dict[str, Any]]:
-    """Return the squared differences of two volumes, and options of their reductions."""
+) -> tuple[Volume, Volume, dict[str, Any]]:
+    """Return squared differences, the first volume as floats, and options of reductions."""
     x, y, mask, _ = pair(name, a, b, mask, nan)
     x, y = _as_float(x, y.dtype), _as_float(y, x.dtype)
     difference = x - y
-    return difference * difference, {"mask": mask, "nan": nan, "across": across}
+    return difference * difference, x, {"mask": mask, "nan": nan, "across": across}
 
 
 def _data_range(name: str, dtype: np.dtype, given: Any) -> Any:
