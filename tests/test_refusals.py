@@ -36,6 +36,11 @@ def longer(tmp_path):
     return bv.open(tmp_path / "v.raw", shape=(3, 4, 5), dtype="u1")
 
 
+def shorter(tmp_path):
+    (tmp_path / "v.raw").write_bytes(bytes(59))
+    return bv.open(tmp_path / "v.raw", shape=(3, 4, 5), dtype="u1", offset=0)
+
+
 def existing(tmp_path):
     for _ in range(2):
         bv.compute(V.to(tmp_path / "v.zarr"), runner=None)
@@ -77,8 +82,13 @@ SAID = {
             lambda _: bv.compute(bv.reconstruction(V * np.nan, V * np.nan), runner=None),
             "NaN",
         ),
+        "The parameters `output=` and `brute_force=`": (
+            lambda _: bv.binary_dilation(M, brute_force=True),
+            "brute_force",
+        ),
+        "The parameter `hist=`": (lambda _: bv.threshold_otsu(V, hist=[1, 2]), "hist"),
         "`iterations=0`": (lambda _: bv.binary_dilation(M, iterations=0), "iterations=0"),
-        "`wrap`, which repeats all voxels but one": (lambda _: bv.shift(V, 1, mode="wrap"), "wrap"),
+        "The mode `wrap`, which repeats all voxels but one": (lambda _: bv.shift(V, 1, mode="wrap"), "wrap"),
         "Memory limits that are too small": "tests/ops/test_geometry.py",
         "`use_gaussian_derivatives=False` is not available": (
             lambda _: bv.hessian_matrix(V, use_gaussian_derivatives=False),
@@ -100,20 +110,21 @@ SAID = {
         "In NIfTI, NRRD, MetaImage, DICOM": "tests/storage/test_nifti.py::test_turned",
         "Newer versions of OME-Zarr or zarr": "tests/storage/test_places.py",
         'With `missing="error"`': "tests/storage/test_n5.py",
+        "Members that cannot be read in place": "tests/storage/test_zipped.py",
         "Duplicate names in it": "tests/storage/test_zipped.py",
         "This causes an error, unless": "tests/storage/test_lost.py",
         "A missing page causes an error": "tests/storage/test_tiff.py",
         "Missing parts cause an error": "tests/storage/test_hdf5_layouts.py::test_files_that_are_linked",
-        "The limit of 20 seconds": PROSE,
         "Missing frames cause an error": "tests/storage/test_nd2.py",
         "Pyramid levels, phases, views": "tests/storage/test_czi.py",
         "Axes that are rotated": "tests/storage/test_dicom.py::test_axes_that_are_turned",
         "Deflated files, videos": "tests/storage/test_dicom.py::test_what_is_told_and_what_is_refused",
-        "Others (compresso": "tests/storage/test_precomputed.py",
+        "Other encodings (compresso": "tests/storage/test_precomputed.py",
         "Other compressed files": (brotli, "v.nii.br"),
         "A gap in the numbers": "tests/storage/test_slices.py",
         "Hamamatsu NDPI files": "tests/storage/test_tiff.py",
         "A file that is too long": (longer, "offset="),
+        "a file that is too short": (shorter, "v.raw"),
         "Modes 3, 4 and 101": "tests/storage/test_mrc.py::test_modes_that_are_refused",
         "Channels are not supported": (
             lambda p: bv.open(np.zeros((2, 3, 4, 5), "f4"), axes="czyx").to(p / "v.mrc"),
@@ -146,7 +157,7 @@ SAID = {
     "how-to/channels-and-time.md": {
         "Functions that need a single channel": (lambda _: bv.label(bv.stack([M, M])), "channel")
     },
-    "how-to/flink.md": {"The JobManager then rejects": PROSE},
+    "how-to/flink.md": {"If it is, the JobManager rejects": PROSE},
     "how-to/threshold.md": {
         "NaN and infinite voxels cause an error": (
             lambda _: bv.compute(bv.threshold_otsu(V * np.nan), runner=None),
@@ -154,17 +165,18 @@ SAID = {
         )
     },
     "reference/command-line.md": {"Chunks that are not stored are counted": PROSE},
+    "how-to/studio.md": {"Stop* and *Resume*": PROSE},
     "how-to/view.md": {"Sections that require more": "tests/show/test_preview.py"},
     "how-to/networks.md": {
         "A run is rejected if its model": "tests/ops/networks/test_predict.py"
         "::test_weights_in_files_of_their_own_lie_next_to_the_model_and_are_part_of_it",
         "Files that contain only weights": "tests/ops/networks/test_torch_files.py"
         "::test_what_is_no_network_is_refused",
-        "They are therefore rejected": "tests/ops/networks/test_torch_files.py"
+        "Such files are therefore rejected": "tests/ops/networks/test_torch_files.py"
         "::test_a_pickle_in_a_file_of_torch_is_not_run_unless_the_file_is_trusted",
         "`predict` rejects a network": "tests/ops/networks/test_predict.py"
         "::test_numbers_that_are_not_finite_are_an_error_unless_voxels_are_not",
-        "Rotations that produce an offset": "tests/ops/networks/test_predict.py"
+        "If a rotation produces an offset": "tests/ops/networks/test_predict.py"
         "::test_pairs_that_cannot_be_turned_are_refused",
         "Resuming a run with a different model file": "tests/ops/networks/test_predict.py"
         "::test_recipes_and_resumed_runs_know_the_file",
