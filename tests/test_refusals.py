@@ -88,7 +88,10 @@ SAID = {
         ),
         "The parameter `hist=`": (lambda _: bv.threshold_otsu(V, hist=[1, 2]), "hist"),
         "`iterations=0`": (lambda _: bv.binary_dilation(M, iterations=0), "iterations=0"),
-        "The mode `wrap`, which repeats all voxels but one": (lambda _: bv.shift(V, 1, mode="wrap"), "wrap"),
+        "The mode `wrap`, which repeats all voxels but one": (
+            lambda _: bv.shift(V, 1, mode="wrap"),
+            "wrap",
+        ),
         "Memory limits that are too small": "tests/ops/test_geometry.py",
         "`use_gaussian_derivatives=False` is not available": (
             lambda _: bv.hessian_matrix(V, use_gaussian_derivatives=False),
