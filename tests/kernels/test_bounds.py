@@ -1,19 +1,13 @@
-"""No kernel reads or writes beyond an array: compiled code would do so without a word.
+"""No kernel reads or writes beyond an array: compiled code would do so without a word."""
 
-What has passed is not repeated until a kernel or one of the tests differs.
-"""
-
-import hashlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import numba
-import numpy as np
 import pytest
 
-from beam_volumes.kernels import cache
+from tests.kernels.conftest import state
 from tests.tiers import thorough
 
 ROOT = Path(__file__).parents[2]
@@ -21,14 +15,12 @@ ROOT = Path(__file__).parents[2]
 WITHOUT_KERNELS = [
     f"--ignore=tests/kernels/test_{name}.py" for name in ("bounds", "cache", "devices")
 ]
-#: The programs, and all that decides their result in addition to kernels.
 RUNS = {
-    "kernels": (["tests/kernels", "-m", "not thorough", *WITHOUT_KERNELS], ["tests/kernels"]),
-    "operations": (
-        ["tests/ops/test_long_rows.py"],
-        ["tests/ops/test_long_rows.py", "tests/ops/test_filters.py", "tests/*.py"],
-    ),
+    "kernels": ["tests/kernels", "-m", "not thorough", *WITHOUT_KERNELS],
+    "operations": ["tests/ops/test_long_rows.py"],
 }
+#: What these run, for `conftest.state`.
+ALSO_USED = ["tests/kernels/test_*.py", "tests/ops/test_long_rows.py", "tests/ops/test_filters.py"]
 #: Whether an index is within an array does not depend on the optimizer, which takes most of compiling.
 CHECKED = {
     "NUMBA_BOUNDSCHECK": "1",
@@ -38,53 +30,18 @@ CHECKED = {
 }
 
 
-def state(command, places, root=ROOT):
-    """A digest of the files that a run depends on, and of the versions of what compiles them."""
-    digest = hashlib.blake2b(digest_size=16)
-    versions = numba.__version__, np.__version__, sys.version
-    digest.update(repr((command, sorted(CHECKED.items()), versions)).encode())
-    files = [*(root / "beam_volumes/kernels").rglob("*.py")]
-    for place in places:
-        for found in root.glob(place):
-            files += [found] if found.is_file() else found.rglob("*.py")
-    for path in sorted(set(files)):
-        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
 @thorough
 @pytest.mark.parametrize("name", RUNS)
 def test_no_index_leaves_its_array(name):
-    """Tests once more with every index looked at, where that was not done with the same kernels."""
-    command, places = RUNS[name]
-    passed = cache.folder() / f"bounds-{state(command, places)}.passed"
-    if passed.exists():
-        pytest.skip("passed with the same kernels and tests")
+    """Tests once more with every index looked at."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *command],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *RUNS[name]],
         cwd=ROOT,
         env={**os.environ, **CHECKED},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-4000:]
-    passed.parent.mkdir(parents=True, exist_ok=True)
-    passed.touch()
-
-
-def test_bounds_are_checked_again_when_a_kernel_or_a_test_differs(tmp_path):
-    kernel, test = tmp_path / "beam_volumes/kernels/filters/a.py", tmp_path / "tests/kernels/b.py"
-    for path in (kernel, test):
-        path.parent.mkdir(parents=True)
-        path.write_text("x = 1")
-    before = state([], ["tests/kernels"], tmp_path)
-    assert state([], ["tests/kernels"], tmp_path) == before
-    for path in (kernel, test):
-        path.write_text("x = 2")
-        assert state([], ["tests/kernels"], tmp_path) != before
-        path.write_text("x = 1")
-    kernel.rename(kernel.with_name("c.py"))
-    assert state([], ["tests/kernels"], tmp_path) != before
 
 
 def test_an_index_beyond_an_array_is_an_error_where_bounds_are_checked():
@@ -95,3 +52,25 @@ def test_an_index_beyond_an_array_is_an_error_where_bounds_are_checked():
     command = [sys.executable, "-c", "\n".join(beyond)]
     done = subprocess.run(command, env=os.environ | CHECKED, capture_output=True, text=True)
     assert "IndexError" in done.stderr
+
+
+def test_what_has_passed_is_repeated_when_a_kernel_or_a_file_that_is_used_differs(tmp_path):
+    kernel, test = tmp_path / "beam_volumes/kernels/filters/a.py", tmp_path / "tests/b.py"
+    helper, other = tmp_path / "tests/helper.py", tmp_path / "beam_volumes/other.py"
+    for path, text in {
+        kernel: "x = 1",
+        test: "def f():\n    from tests import helper\n    import beam_volumes.other",
+        helper: "x = 1",
+        other: "x = 1",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    before = state([test], root=tmp_path)
+    assert state([test], root=tmp_path) == before != state([test], "also used", root=tmp_path)
+    for path in (kernel, test, helper, other):
+        text = path.read_text()
+        path.write_text(text + "\n")
+        assert state([test], root=tmp_path) != before
+        path.write_text(text)
+    kernel.rename(kernel.with_name("c.py"))
+    assert state([test], root=tmp_path) != before
