@@ -182,6 +182,11 @@ class Plan:
         Plan
             The same passes and slabs with this concurrency.
 
+        Raises
+        ------
+        TypeError
+            If ``concurrency`` is not the concurrency of a plan.
+
         Examples
         --------
         >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
@@ -189,6 +194,10 @@ class Plan:
         >>> one.with_concurrency(two.concurrency).workers
         2
         """
+        if not isinstance(concurrency, Concurrency):
+            raise TypeError(
+                f"concurrency={concurrency!r} is not the concurrency of a plan; use `Plan.concurrency`"
+            )
         return replace(
             self,
             workers=concurrency.workers,

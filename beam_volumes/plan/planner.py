@@ -141,8 +141,8 @@ def _checked(targets: Sequence[Wanted]) -> Sequence[Wanted]:
     for t in targets:
         if not isinstance(t, Wanted):
             raise TypeError(
-                f"targets: cannot plan a {type(t).__name__}; give volumes, tables, scalars or "
-                "volume.to(path)"
+                f"targets: cannot plan an object of type {type(t).__name__}; give volumes, tables, scalars "
+                "or volume.to(path)"
                 + ("; bv.open makes a volume of an array" if hasattr(t, "shape") else "")
             )
     return targets

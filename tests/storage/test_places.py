@@ -516,3 +516,18 @@ def test_unknown_versions_are_refused_by_name(tmp_path, write, match):
     path = write(tmp_path)
     with pytest.raises(ValueError, match=rf"{path.name}.*{match}"):
         bv.open(path)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda v: v.to(3), TypeError, "path=3 is not a path"),
+        (lambda v: v.to(3, foo=1), TypeError, "path=3 is not a path"),
+        (lambda v: v.to("a\0b.zarr"), ValueError, "zero byte"),
+        (lambda _: bv.open("a\0b.zarr"), ValueError, "zero byte"),
+        (lambda _: bv.open(3), TypeError, "cannot open an object of type int"),
+    ],
+)
+def test_what_is_no_place_is_refused(call, error, says):
+    with pytest.raises(error, match=says):
+        call(bv.open(np.zeros((2, 3, 4), "u1")))

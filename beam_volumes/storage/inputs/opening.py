@@ -245,7 +245,8 @@ def _open(what: Any, request: OpenRequest) -> Source:
         return _open_place(what, request)
     if not isinstance(what, np.ndarray | ArrayObject | dict):
         raise TypeError(
-            f"cannot open a {type(what).__name__}; give a path, a URL, a TensorStore spec or an array"
+            f"cannot open an object of type {type(what).__name__}; give a path, a URL, a TensorStore spec "
+            "or an array"
         )
     given = {"dataset": request.dataset, "level": request.level, **request.options}
     for option, value in given.items():

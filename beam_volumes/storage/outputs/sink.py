@@ -328,7 +328,7 @@ def make_sink(
 
     Axes that ``space`` hides have extent 1 in ``shape`` and are not stored; ``leading`` are the others.
     """
-    spec = output_spec(path if isinstance(path, str | os.PathLike) else dict(path))
+    spec = output_spec(dict(path) if isinstance(path, Mapping) else path)
     name = url(spec).rstrip("/")
     space = Space() if space is None else space.unsliced()
     writer = registry.format_of(name) if format is None else registry.format_named(format)

@@ -51,7 +51,11 @@ def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     if isinstance(place, dict):
         check_no_secrets(place)
         return dict(place)
+    if not isinstance(place, str | os.PathLike):
+        raise TypeError(f"path={place!r} is not a path, a URL or a TensorStore spec")
     text = os.fspath(place)
+    if "\0" in text:
+        raise ValueError(f"path={text!r} contains a zero byte; no file system allows one in a name")
     scheme = urlsplit(text).scheme if "://" in text else ""
     if scheme in ("", "file"):
         path = unquote(text.partition("://")[2]) if scheme else text
