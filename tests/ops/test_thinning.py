@@ -12,13 +12,13 @@ import beam_volumes as bv
 from tests.tiers import examples
 
 
-def topology(mask):
-    """The numbers of components and of cavities, and the Euler number of each component."""
-    components, count = ndi.label(mask, np.ones((3,) * mask.ndim))
-    background = ndi.label(np.pad(~mask, 1, constant_values=True))[1]
-    boxes = ndi.find_objects(components)
-    each = [euler_number(components[b] == k, mask.ndim) for k, b in enumerate(boxes, 1)]
-    return count, background, each
+def topology(part, mask):
+    """Of a part of a mask: its cavities, and for each object its components and Euler number."""
+    around = np.ones((3,) * mask.ndim)
+    background = ndi.label(np.pad(~part, 1, constant_values=True))[1]
+    objects, _ = ndi.label(mask, around)
+    own = [part[b] & (objects[b] == k) for k, b in enumerate(ndi.find_objects(objects), 1)]
+    return background, [(ndi.label(p, around)[1], euler_number(p, mask.ndim)) for p in own]
 
 
 def neighbours(mask):
@@ -41,7 +41,7 @@ def check(skeleton, mask):
     """A skeleton is a part of the mask, with its topology, and no voxel but ends can be removed."""
     assert skeleton.dtype == bool
     assert not (skeleton & ~mask).any()
-    assert topology(skeleton) == topology(mask)
+    assert topology(skeleton, mask) == topology(mask, mask)
     inner = skeleton & (neighbours(skeleton) > 1)
     padded = np.pad(skeleton, 1)
     for at in np.argwhere(inner):
