@@ -13839,6 +13839,81 @@ def sinh(
     array([[0.    , 1.1752]])
     """
 
+def skeletonize(
+    volume: Volume,
+    *,
+    max_num_iter: int = 32,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Thin objects to lines along their centres, one voxel wide.
+
+    Use it to trace vessels, neurites and other branching objects.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes. Nonzero voxels are foreground.
+    max_num_iter : int, default: 32
+        The number of iterations, from 1 to 1024. Each iteration removes one layer of voxels. Tubes
+        need about as many iterations as their radius in voxels, and sheets half of their width.
+    axes : int or sequence of int, optional
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
+
+    Returns
+    -------
+    Volume
+        A bool volume. A voxel is set if the object would lose its topology without it, or if it is
+        the end of a line.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range. On computation, if objects still become thinner after
+        ``max_num_iter`` iterations.
+    TypeError
+        If ``volume`` is neither a volume nor an array.
+
+    See Also
+    --------
+    map_labels : calls a different algorithm for each whole object.
+    distance_transform_edt : contains the radius of an object at the voxels of its skeleton.
+
+    Notes
+    -----
+    The result has the same components, tunnels and cavities as the volume, for neighbours that
+    share a face, an edge or a corner. A hollow object becomes a closed surface, so fill cavities
+    first with `binary_fill_holes`. ``axes=(1, 2)`` thins slice by slice. Beyond the edges is
+    background.
+
+    In each iteration, voxels are candidates if they are simple and are not ends of lines at its
+    start. A voxel is simple if its removal does not change the topology. The voxels are divided
+    into eight classes by the parities of their positions, and two voxels of a class are never
+    neighbours. The classes are processed one after the other, and candidates that are still simple
+    are removed. The result depends on the position of an object in the volume, but not on slabs.
+    scikit-image removes voxels in a different order, so its skeletons differ by single voxels and
+    short branches.
+
+    One sweep. The halo is 2, 3 and 5 voxels along z, y and x for each iteration. Memory holds the
+    slices of the halo of a slab, with one byte for each voxel.
+
+    References
+    ----------
+    `skimage.morphology.skeletonize`; G. Németh, P. Kardos, K. Palágyi, "Topology preserving 3D
+    thinning algorithms using four and eight subfields", ICIAR 2010; G. Bertrand, G. Malandain, "A
+    new characterization of three-dimensional simple points", Pattern Recognition Letters 15 (1994).
+
+    Examples
+    --------
+    >>> bar = np.zeros((5, 9), "u1")
+    >>> bar[1:4, 1:8] = 1
+    >>> np.asarray(bv.skeletonize(bar, max_num_iter=3)).astype(int)
+    array([[0, 0, 0, 0, 0, 0, 0, 0, 0],
+           [0, 0, 0, 0, 0, 0, 0, 0, 0],
+           [0, 0, 1, 1, 1, 1, 1, 0, 0],
+           [0, 0, 0, 0, 0, 0, 0, 0, 0],
+           [0, 0, 0, 0, 0, 0, 0, 0, 0]])
+    """
+
 def sobel(
     volume: Volume,
     axis: int = -1,

@@ -167,11 +167,8 @@ _ROWS = (
         "convex_hull_image convex_hull_object",
         f"{_WHOLE_OBJECT}skimage.morphology.convex_hull_image",
     ),
-    (
-        "skeletonize skeletonize_3d thin medial_axis",
-        "not available, because thinning continues until nothing changes, in an order that slabs cannot "
-        f"keep; {_WHOLE_OBJECT}skimage.morphology.skeletonize",
-    ),
+    ("skeletonize_3d thin", "use `bv.skeletonize`"),
+    ("medial_axis", "use `bv.skeletonize`, and `bv.distance_transform_edt` for the distances"),
     ("remove_objects_by_distance", "not available, because each removal depends on earlier ones; use `bv.peak_local_max`"),
     ("match_segments", "use `bv.segment_iou`, a table of the best partners with their IoU and dice"),
     ("montage", "use `np.concatenate(np.asarray(v), axis=1)` for a small volume, or `bv.preview`"),
@@ -315,7 +312,7 @@ LIBRARIES = {
         ("RegionalMaxima", "use `bv.local_maxima`"),
         ("RegionalMinima", "use `bv.local_minima`"),
         ("AreaOpening BinaryOpeningByReconstruction", "use `bv.area_opening` or `bv.remove_small_objects`"),
-        ("BinaryThinning", "not available; use `bv.map_labels`, which passes each whole object to a function"),
+        ("BinaryThinning BinaryThinning3D", "use `bv.skeletonize`"),
         ("OtsuThreshold", "use `v > bv.threshold_otsu(v)`"),
         ("OtsuMultipleThresholds", "use `bv.threshold_multiotsu`"),
         ("LiThreshold", "use `v > bv.threshold_li(v)`"),

@@ -128,6 +128,7 @@ PUBLIC_NAMES = {
         "cumsum distance_transform_cdt distance_transform_edt expand_labels signed_distance"
     ),
     "ops.morphology.footprints": "ball cross cube",
+    "ops.morphology.thinning": "skeletonize",
     "ops.networks.predict": "predict",
     "ops.networks.probe": "probe_model",
     "ops.pointwise": "abs clip exp log sqrt where",

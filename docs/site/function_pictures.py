@@ -133,6 +133,7 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
     "binary_opening": of_membranes("binary_opening", bv.ball(3)),
     "binary_closing": of_membranes("binary_closing", bv.ball(5)),
     "binary_hit_or_miss": of_membranes("binary_hit_or_miss", [[[1, 1, 0]]], [[[0, 0, 1]]]),
+    "skeletonize": of_membranes("skeletonize", axes=(1, 2)),
     "rolling_ball": of_smooth("rolling_ball", radius=(0, 15, 15)),
     "denoise_bilateral": of_em("denoise_bilateral", sigma_color=30, sigma_spatial=1.5),
     "denoise_nl_means": lambda s: (s.em[:4], bv.denoise_nl_means(s.em[:4], 5, (0, 5, 5), h=15)),

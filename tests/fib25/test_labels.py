@@ -8,6 +8,7 @@ from skimage.morphology import remove_small_objects
 
 import beam_volumes as bv
 from tests.across.test_tables import REFERENCE, REFERENCE_INTENSITY
+from tests.ops.test_thinning import topology
 from tests.tiers import thorough
 
 
@@ -97,3 +98,14 @@ def test_the_true_cells(stack, tmp_path):
     check_table(ours, labels, em)
     with open(path) as lines:
         assert sum(1 for _ in lines) == 1 + len(ours)
+
+
+def test_skeleton(mask):
+    """In small slabs, with the topology of the mask."""
+    part = np.ascontiguousarray(mask[:40, :72, :72])
+    result = bv.skeletonize(bv.open(part), max_num_iter=60)
+    skeleton = np.asarray(result)
+    found = bv.compute(result, runner=None, progress=False, slab=(11, 40, 72))
+    assert np.array_equal(found, skeleton)
+    assert not (skeleton & ~part).any()
+    assert topology(skeleton, part) == topology(part, part)
