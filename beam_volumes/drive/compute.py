@@ -338,7 +338,8 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
     kept = session.journal is not None  # its records are summed up in any case
     try:
         session.make_scratch()
-        with continuation_shown(session, options):
+        with continuation_shown(session, options) as finish:
+            drive = drive if finish is None else partial(drive, finish=finish)
             known = drive(session, watching if kept or shown else unwatched)
         if known is None:
             _LOG.warning(DESCRIBED)
