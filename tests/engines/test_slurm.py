@@ -16,7 +16,7 @@ from beam_volumes.cli.main import main
 from tests.engines.conftest import PROJECT, ending_by, free_ports
 from tests.waiting import PATIENCE, wait_until
 
-SCRIPT = str(PROJECT / "templates" / "slurm" / "run.sh")
+SCRIPT, FLINK = (str(PROJECT / "templates" / "slurm" / name) for name in ("run.sh", "flink.sh"))
 CLUSTER = str(PROJECT / "engines" / "slurm.sh")
 RECIPE = """\
 input: em.zarr
@@ -38,17 +38,22 @@ class Slurm:
     def __init__(self, env):
         self.env = env
 
-    def call(self, *command, check=True):
+    def call(self, *command, check=True, **env):
         done = subprocess.run(
-            command, env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=False
+            command,
+            env={**self.env, **env},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
         assert done.returncode == 0 or not check, (command, done.stdout, done.stderr)
         return done.stdout
 
-    def submit(self, *command):
+    def submit(self, *command, **env):
         """The number of a new job."""
         small = ("--mem=1500", "--cpus-per-task=1", "--time=30", "--output=slurm-%a.out")
-        return self.call("sbatch", "--parsable", *small, *command).strip()
+        return self.call("sbatch", "--parsable", *small, *command, **env).strip()
 
     def output(self):
         """What the jobs of a folder have printed."""
@@ -171,3 +176,37 @@ def test_an_array_over_volumes(slurm, work):
     slurm.submit("--wait", "--array=1-3", SCRIPT, "recipe.yaml", *each)
     for name in names:
         assert content(f"results/{name}") == content(f"want/{name}")
+
+
+#: By path: stands in for Flink and for the command, to see how flink.sh starts and ends them.
+STANDS_IN = {
+    "bin/jobmanager.sh": "echo jobmanager >>started.log; mkdir -p $DIR/www; cd $DIR/www; "
+    """echo '{"taskmanagers":2,}' >overview; exec python3 -m http.server $3""",
+    "bin/taskmanager.sh": "echo taskmanager-$SLURM_NODEID >>started.log; exec sleep 600",
+    "command": 'echo "$@" >>started.log; [ $1 = run ] || exec sleep 600; sleep 1; ls $DIR >folders.log',
+}
+
+
+def test_a_session_of_flink_is_on_all_nodes_and_leaves_nothing(slurm, work):
+    for name, text in STANDS_IN.items():
+        file = work / "flink" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/bash\n{text}\n")
+        file.chmod(0o755)
+    shutil.copy(PROJECT / "templates/flink/settings.yaml", work)
+    env = {"FLINK_HOME": f"{work}/flink", "BEAM_VOLUMES": f"{work}/flink/command"}
+    env |= {"TMPDIR": str(work), "SLOTS": "2"}
+    slurm.submit("--wait", "--nodes=2", FLINK, "recipe.yaml", "--quiet", **env)
+    started = Path("started.log").read_text().splitlines()
+    (run,) = (line for line in started if line.startswith("run "))
+    assert run.startswith("run recipe.yaml --quiet --resume") and "--parallelism=4" in run
+    assert "--workers 2 --machines 2 --runner FlinkRunner" in run
+    (port,) = re.findall(r"--environment_config=localhost:(\d+)", run)
+    pools = [f"worker-pool --port {port}"] * 2
+    assert sorted(set(started) - {run}) == [
+        "jobmanager",
+        "taskmanager-0",
+        "taskmanager-1",
+        pools[0],
+    ]
+    assert "www" in Path("folders.log").read_text() and not list(work.glob("beam-volumes-*"))
