@@ -171,7 +171,7 @@ def default_memory() -> int:
 
 
 def cores() -> int:
-    """Processor cores this process may use, at most those of its Slurm task."""
+    """Processor cores this process may use, up to the number of its Slurm task."""
     if hasattr(os, "sched_getaffinity"):
         found = len(os.sched_getaffinity(0))
     else:
