@@ -8,8 +8,9 @@
 #   bin/prism        Beam's Prism, of the version of the Beam installed
 #   bin/fake-gcs-server
 #   moto/            a Python environment with moto's S3 server
+#   .slurm           the version of Slurm, whose programs and plugins have fixed paths: a package of the system
 #
-# Nothing outside that folder is written: what Go, Maven and pip download and build is in .engines/cache, which
+# Nothing else outside that folder is written: what Go, Maven and pip download and build is in .engines/cache, which
 # is removed once everything is installed. Their settings (~/.m2/settings.xml, `go env -w`, pip.conf) are read.
 #
 # Needs Java 11 or 17, Maven and Go. PYTHON names a Python with apache-beam: by default that of .venv.
@@ -106,6 +107,22 @@ get_moto() {
     "$to/moto/bin/python" -m pip install --quiet --disable-pip-version-check "moto[server]==$moto"
 }
 
+# The cache of engines may outlive the machine with the package: each time, the programs are looked for.
+get_slurm() {
+  PATH=$PATH:/usr/sbin
+  if ! command -v slurmctld >/dev/null || ! command -v munged >/dev/null; then
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+      echo "make engines: missing on this machine: Slurm and munge (e.g. apt-get install slurm-wlm munge)" >&2
+      exit 1
+    fi
+    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -y)
+    echo "installing slurm ..."
+    "${apt[@]}" install --no-install-recommends slurm-wlm munge >/dev/null ||
+      { "${apt[@]}" update && "${apt[@]}" install --no-install-recommends slurm-wlm munge >/dev/null; }
+  fi
+  slurmctld -V >"$to/.slurm"
+}
+
 cd "$here" # Go and Maven look around in the folder they are started in: it is ours
 install flink "$flink" get_flink
 install job-server "$(cksum <"$here/flink/pom.xml" | tr ' ' -)" get_job_server
@@ -114,4 +131,5 @@ install operator-crd "$operator" get_operator_crd
 install prism "$beam" get_prism
 install fake-gcs-server "$fake_gcs" get_fake_gcs_server
 install moto "$moto" get_moto
+get_slurm
 rm -rf "$cache"

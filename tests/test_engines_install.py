@@ -26,7 +26,7 @@ def test_everything_that_is_downloaded_or_built_stays_in_the_folder(tmp_path):
     tools, home, calls = tmp_path / "tools", tmp_path / "home", tmp_path / "calls"
     for folder in (tools, home):
         folder.mkdir()
-    for name in ("java", "mvn", "go"):
+    for name in ("java", "mvn", "go", "slurmctld", "munged"):
         (tools / name).write_text(TOOL)
     (tools / "python").write_text("#!/bin/bash\necho 2.77.0\n")
     for tool in tools.iterdir():

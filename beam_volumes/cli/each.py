@@ -29,16 +29,21 @@ def run_each(
     options: RunOptions,
     crop: str | None = None,
     dry_run: bool | str = False,
+    part: str | None = None,
 ) -> int:
     """Run a recipe for each volume that matches the pattern ``given``, and return the exit code.
 
     With several inputs, ``given`` is ``NAME=PATTERN``. Each volume gets a subfolder of ``out`` with its name.
+    ``part`` selects every N-th volume from the K-th on, as ``K/N``.
     """
     # With a runner, one pipeline computes all volumes, each in one worker. A dry run plans the first volume.
     if not out:
         raise ValueError("--each needs --out DIR, the folder for the results of all volumes")
     name, pattern = input_of(recipe, given)
-    found = items(pattern, expands(recipe, name))
+    found = _part(items(pattern, expands(recipe, name)), part)
+    if not found:
+        print_note(f"no volume is in part {part}")
+        return 0
     recipe_for(recipe, name, found[0], out)  # report common errors before the first volume starts
     if dry_run:
         print_result(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")
@@ -61,6 +66,22 @@ def run_each(
     for line in summary(len(found), failed, time.perf_counter() - began):
         print_note(line)
     return FAILED if failed else 0
+
+
+def _part(found: list[Item], part: str | None) -> list[Item]:
+    """Return every N-th item from the K-th on, for the part ``K/N``.
+
+    Examples
+    --------
+    >>> [item.name for item in _part([Item("", name) for name in "abcde"], "2/3")]
+    ['b', 'e']
+    """
+    if part is None:
+        return found
+    first, _, step = part.partition("/")
+    if not (first.isdecimal() and step.isdecimal() and 1 <= int(first) <= int(step)):
+        raise ValueError(f"--part {part}: write it as K/N with K from 1 to N, e.g. 1/20")
+    return found[int(first) - 1 :: int(step)]
 
 
 def summary(number: int, failed: dict[str, str], seconds: float) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -338,7 +338,9 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
     kept = session.journal is not None  # its records are summed up in any case
     try:
         session.make_scratch()
-        with continuation_shown(session, options):
+        with continuation_shown(session, options) as finish:
+            if finish is not None:  # the function is `run_local`
+                drive = partial(cast(Any, drive), finish=finish)
             known = drive(session, watching if kept or shown else unwatched)
         if known is None:
             _LOG.warning(DESCRIBED)

@@ -17,6 +17,7 @@ from beam_volumes.drive.runner_names import is_local
 from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs.journal import Journal
 from beam_volumes.session.identity import journal_place
+from beam_volumes.session.local import Stopped
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places.ownership import UNFINISHED
 from beam_volumes.storage.places.place import url
@@ -24,6 +25,9 @@ from beam_volumes.storage.places.place import url
 #: Seconds for a run that receives SIGTERM to stop its threads and to remove temporary files. A
 #: thread that compiles a kernel takes longer and cannot be stopped.
 GRACE = 5.0
+_FINISHING = (
+    "beam-volumes: terminated: the slabs in flight are finished first; a second SIGTERM stops them"
+)
 
 
 class _Terminated(BaseException):
@@ -31,18 +35,20 @@ class _Terminated(BaseException):
 
 
 @contextmanager
-def continuation_shown(session: Session, options: RunOptions) -> Iterator[None]:
+def continuation_shown(session: Session, options: RunOptions) -> Iterator[threading.Event | None]:
     """Show how to continue the run if it is stopped in this context.
 
     The KeyboardInterrupt of Ctrl-C contains it. After SIGTERM it is printed on standard error, and
     the process ends within `GRACE` seconds; programs that handle SIGTERM themselves are not
-    affected.
+    affected. A run in this process with a journal first finishes the slabs in flight: the first
+    SIGTERM sets the event that is yielded, and the second one stops the run.
     """
+    finish = threading.Event() if options.runner is None and session.journal is not None else None
 
     def terminated() -> None:
         try:
             words = f"beam-volumes: terminated: {continuation(session, options)}"
-            print(printable(words), file=sys.stderr, flush=True)
+            _print(words)
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -54,8 +60,8 @@ def continuation_shown(session: Session, options: RunOptions) -> Iterator[None]:
         terminated()
 
     try:
-        with _raise_when_terminated(in_time):
-            yield
+        with _raise_when_terminated(in_time, finish):
+            yield finish
     except KeyboardInterrupt as error:
         error.args = ("; ".join(filter(None, (str(error), continuation(session, options)))),)
         raise
@@ -65,17 +71,25 @@ def continuation_shown(session: Session, options: RunOptions) -> Iterator[None]:
 
 
 @contextmanager
-def _raise_when_terminated(in_time: Callable[[], None]) -> Iterator[None]:
+def _raise_when_terminated(
+    in_time: Callable[[], None], finish: threading.Event | None
+) -> Iterator[None]:
     """Raise an exception at SIGTERM, unless the program handles it, so that the run is cleaned up.
 
     ``in_time`` runs in another thread meanwhile: the exception is lost in finalizers, and delayed
     by threads that compile. Where a callback of the compiler loses it, another error follows. A
-    second SIGTERM ends the process immediately.
+    second SIGTERM ends the process immediately. With ``finish``, an additional first SIGTERM only
+    sets it, and the exception follows the run's last slab.
     """
     received = False
 
     def stop(*_: Any) -> None:
         nonlocal received
+        if finish is not None and not finish.is_set():
+            finish.set()
+            # A handler may have interrupted a print.
+            threading.Thread(target=_print, args=(_FINISHING,), daemon=True).start()
+            return
         received = True
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         threading.Thread(target=in_time, daemon=True).start()
@@ -88,12 +102,22 @@ def _raise_when_terminated(in_time: Callable[[], None]) -> Iterator[None]:
     signal.signal(signal.SIGTERM, stop)
     try:
         yield
+        if finish is not None and finish.is_set():
+            raise _Terminated
+    except Stopped:
+        if finish is not None and finish.is_set():
+            raise _Terminated from None
+        raise
     except Exception as error:
         if received:
             raise _Terminated from error
         raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _print(words: str) -> None:
+    print(printable(words), file=sys.stderr, flush=True)
 
 
 def continuation(session: Session, options: RunOptions) -> str:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from beam_volumes.across.rounds.flow import Key, run
 from beam_volumes.runs.journal import Journal
@@ -26,6 +26,13 @@ Drive = Callable[[Session, Watching], dict[str, Any] | None]
 Count = Callable[[SlabResult], None]
 
 
+class Asked(NamedTuple):
+    """Requests to end a run, after the current windows or after the current slabs."""
+
+    stop: threading.Event
+    finish: threading.Event
+
+
 class Stopped(BaseException):
     """Stops a slab because the run has stopped; not an Exception, because the slab has no error."""
 
@@ -36,10 +43,12 @@ def run_local(
     count: Count | None = None,
     known: dict[str, Any] | None = None,
     stop: threading.Event | None = None,
+    finish: threading.Event | None = None,
 ) -> dict[str, Any]:
     """Run every pass in threads; return the numbers by token, including those ``known`` before.
 
-    ``count`` is called with each slab's result. Setting ``stop`` raises `Stopped` after the current windows.
+    ``count`` is called with each slab's result. Setting ``stop`` raises `Stopped` after the current windows,
+    and setting ``finish`` after the current slabs.
     """
     session.prepare()
     if session.clears:
@@ -50,7 +59,8 @@ def run_local(
     compilations = reported_compilations(session.journal or session.parts)
     with watching(followed), compilations, Spill() as spill:
         try:
-            return _run(session, spill, count, known or {}, stop or threading.Event())
+            asked = Asked(stop or threading.Event(), finish or threading.Event())
+            return _run(session, spill, count, known or {}, asked)
         finally:
             gate.release()
 
@@ -60,7 +70,7 @@ def _run(
     spill: Spill,
     count: Count | None,
     known: dict[str, Any],
-    asked: threading.Event,
+    asked: Asked,
 ) -> dict[str, Any]:
     answers: Answers = {}
     for index in range(len(session.plan.passes)):
@@ -111,7 +121,7 @@ def _sweeps(
     answers: Answers,
     spill: Spill,
     count: Count | None,
-    asked: threading.Event,
+    asked: Asked,
 ) -> Iterator[tuple[int, SlabPartials]]:
     p = session.plan.passes[index]
     left = iter(range(len(p.grid)))
@@ -122,7 +132,7 @@ def _sweeps(
     def stop() -> None:
         if stopped.is_set():
             raise Stopped("other slabs have ended the run")
-        if asked.is_set():
+        if asked.stop.is_set():
             raise Stopped("the run was asked to stop")
 
     def one(slab: int) -> tuple[int, SlabPartials]:
@@ -130,17 +140,24 @@ def _sweeps(
         own = {token: spill.value(answers[token][slab]) for token in p.program.barriers}
         return slab, slabs.sweep_slab(session, index, slab, known, own, count, stop, run_local)
 
+    def following() -> int | None:
+        """Return the next slab to sweep, or None."""
+        return None if asked.finish.is_set() else next(left, None)
+
     if workers == 1:
-        yield from map(one, left)
+        while (slab := following()) is not None:
+            yield one(slab)
+        _check_finished(left)
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="slab") as pool:
         flying: set[Future[tuple[int, SlabPartials]]] = set()
         try:
             while True:
                 # Slabs are started as workers become free: there may be millions.
-                while len(flying) < workers and (slab := next(left, None)) is not None:
+                while len(flying) < workers and (slab := following()) is not None:
                     flying.add(pool.submit(one, slab))
                 if not flying:
+                    _check_finished(left)
                     return
                 done, flying = wait(flying, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -149,3 +166,8 @@ def _sweeps(
             stopped.set()
             for future in flying:
                 future.cancel()
+
+
+def _check_finished(left: Iterator[int]) -> None:
+    if next(left, None) is not None:
+        raise Stopped("the run was asked to finish the slabs in flight")

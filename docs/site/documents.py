@@ -52,6 +52,7 @@ PARTS = {
         "docs/how-to/gpu.md",
         "docs/how-to/resume.md",
         "docs/how-to/verify.md",
+        "docs/how-to/slurm.md",
         "docs/how-to/flink.md",
         "docs/how-to/dataflow.md",
         "templates/flink/README.md",

@@ -56,6 +56,29 @@ def test_names_of_many_volumes_differ(work):
     assert items("data/m1/*") == [Item("data/m1/em.tif", "em")]
 
 
+def test_parts_have_all_volumes_with_their_names(work, command):
+    """As tasks of an array compute them: names do not depend on the parts."""
+    (work / "r.yaml").write_text(RECIPE)
+    for path in ("m1/a", "m2/a", "m2/b"):
+        shutil.copytree("slices", f"data/{path}")
+    line = (
+        "run",
+        "r.yaml",
+        "--each",
+        "data/*/*",
+        "--out",
+        "results",
+        "--memory",
+        "1GiB",
+        "--quiet",
+    )
+    want = {"1/2": {"m1/a", "m2/b"}, "2/2": {"m2/a"}, "4/4": set()}
+    for part, names in want.items():
+        code, out, _ = command(*line, "--part", part, "--overwrite")
+        assert code == 0
+        assert {s.partition(":")[0] for s in out.splitlines() if "count" in s} == names
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -74,6 +97,8 @@ def test_names_of_many_volumes_differ(work):
             ),
             "two outputs of the recipe are called 'mask.zarr'",
         ),
+        (("--each", "slices", "--out", "r", "--part", "3/2"), "--part 3/2: write it as K/N"),
+        (("--part", "1/2"), "--part requires --each"),
     ],
 )
 def test_mistakes_of_each(arguments, message, work, command):

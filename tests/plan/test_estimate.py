@@ -155,5 +155,11 @@ def test_the_command(tmp_path, capsys):
     assert main([*command, "--store=tape"]) == 2
     assert "'tape' is not a store" in capsys.readouterr().err
     assert main(command) == 0
-    assert "2 machines of 4 vCPUs and 8 GiB" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 machines of 4 vCPUs and 8 GiB" in said
+    assert (
+        "sbatch: --nodes=2 --ntasks-per-node=1 --cpus-per-task=4 --mem=8192M --time=0:10:00" in said
+    )
+    assert main([*command[:3], "n2-standard-4"]) == 0  # which Slurm does not have
+    assert "sbatch" not in capsys.readouterr().out
     assert main([*command[:3], "huge"]) == 2

@@ -5,6 +5,7 @@ import pytest
 import tensorstore as ts
 
 import beam_volumes as bv
+from beam_volumes.plan.cost import machine
 
 SHAPE = (512, 16384, 16384)
 
@@ -55,3 +56,43 @@ def test_the_plan_shows_the_tail_of_a_pass(em):
     few = bv.plan(bv.mean(em), machines=500, workers=2, slab=(16, 4096, 4096))
     assert "all slabs run at the same time, of 1,000 in flight" in few.explain(verbose=True)
     assert bv.plan(bv.mean(em), workers=1).explain(verbose=True).count("in flight") == 1
+
+
+@pytest.fixture
+def slurm(monkeypatch):
+    """Sets variables of a job, for a machine with as much memory and as many cores as anybody has."""
+    monkeypatch.setattr(machine, "machine_memory", machine.machine_memory.__wrapped__)
+    monkeypatch.setattr(machine, "_limits", lambda root: iter(()))
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    for name in [name for name in machine.os.environ if name.startswith("SLURM_")]:
+        monkeypatch.delenv(name)
+
+    def job(**variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(f"SLURM_{name}", value)
+
+    return job
+
+
+@pytest.mark.parametrize(
+    "variables, memory, cores",
+    [
+        ({"MEM_PER_NODE": "1000", "CPUS_PER_TASK": "8", "CPUS_ON_NODE": "32"}, 1000 << 20, 8),
+        ({"MEM_PER_CPU": "100", "CPUS_ON_NODE": "4"}, 400 << 20, 4),
+    ],
+)
+def test_a_slurm_job_has_its_own_memory_and_cores(variables, memory, cores, slurm):
+    """Also where the cluster limits neither control groups nor the processors of a process."""
+    slurm(**variables)
+    assert machine.cores() == 64 and machine.machine_memory() > memory  # not in a job
+    slurm(JOB_ID="7")
+    assert (machine.cores(), machine.machine_memory()) == (cores, memory)
+    assert machine.default_memory() == memory // 4 and machine.free_memory() <= memory
+
+
+def test_a_slurm_job_has_no_more_than_the_machine(slurm):
+    before = machine.machine_memory()
+    slurm(JOB_ID="7", MEM_PER_NODE=str(10**8), CPUS_PER_TASK="1000")
+    assert (machine.cores(), machine.machine_memory()) == (64, before)
+    slurm(MEM_PER_NODE="0", CPUS_PER_TASK="all")
+    assert (machine.cores(), machine.machine_memory()) == (64, before)

@@ -31,6 +31,12 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="with --each: the output folder, with a subfolder for each volume",
     )
     parser.add_argument(
+        "--part",
+        metavar="K/N",
+        help="with --each: run the recipe for every N-th volume, from the K-th on, e.g. in task K of an "
+        "array of N jobs",
+    )
+    parser.add_argument(
         "--preview",
         action="store_true",
         help="instead of running, write preview-STEP.png with three sections of each output",
@@ -42,7 +48,11 @@ def act(args: argparse.Namespace) -> int:
     if args.each is not None:
         recipe = read_recipe(args.recipe, args.set)
         options = options.or_else(**recipe.options)
-        return each.run_each(recipe, args.each, args.out, options, args.crop, args.dry_run)
+        return each.run_each(
+            recipe, args.each, args.out, options, args.crop, args.dry_run, args.part
+        )
+    if args.part is not None:
+        raise ValueError("--part requires --each; it divides volumes, not one volume")
     if args.out is not None:
         raise ValueError(
             "--out requires --each; use --set output=PATH to change the output of one volume"

@@ -64,19 +64,33 @@ def parse_bytes(text: int | float | str, name: str = "memory") -> int:
 
 @cache
 def machine_memory() -> int:
-    """RAM of this machine, or the limit of its control groups if that is lower, as of the first call."""
-    return min([int(psutil.virtual_memory().total), *(limit for _, limit in _limits(Path("/")))])
+    """RAM of this machine, or a lower limit of its control groups or Slurm job, as of the first call."""
+    limits = [limit for _, limit in _limits(Path("/"))]
+    return min([int(psutil.virtual_memory().total), *limits, *_allocated_memory()])
+
+
+def _allocated_memory() -> list[int]:
+    """The memory of the Slurm job on this machine, if known; not every cluster limits control groups."""
+    mib = _slurm("MEM_PER_NODE") or _slurm("MEM_PER_CPU") * _slurm("CPUS_ON_NODE")
+    return [mib << 20] if mib else []
+
+
+def _slurm(name: str) -> int:
+    """A number in the environment of a Slurm job, or 0."""
+    text = os.environ.get(f"SLURM_{name}", "") if "SLURM_JOB_ID" in os.environ else ""
+    return int(text) if text.isdecimal() else 0
 
 
 def free_memory(root: str | Path = "/") -> int:
     """Memory that this process may use in total: its current memory and the free memory.
 
     The free memory is limited by the machine and by each control group, for example of a container.
-    Cached files that the kernel may drop count as free.
+    Cached files that the kernel may drop count as free. A Slurm job has at most its own memory.
     """
     left = [limit - used for limit, used in control_groups(root)]
     own = psutil.Process().memory_info().rss
-    return own + max(0, min([psutil.virtual_memory().available, *left]))
+    free = own + max(0, min([psutil.virtual_memory().available, *left]))
+    return min([free, *_allocated_memory()])
 
 
 class _Files(NamedTuple):
@@ -157,10 +171,12 @@ def default_memory() -> int:
 
 
 def cores() -> int:
-    """Processor cores this process may use."""
+    """Processor cores this process may use, up to the number of its Slurm task."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        found = len(os.sched_getaffinity(0))
+    else:
+        found = os.cpu_count() or 1
+    return min(found, _slurm("CPUS_PER_TASK") or _slurm("CPUS_ON_NODE") or found)
 
 
 def checked_count(name: str, number: int | None, default: int, minimum: int = 1) -> int:

@@ -194,9 +194,18 @@ class Estimate:
             "compression",
             f"list prices: machines ${self.cost(request=0):,.2f}, requests "
             f"${self.request_cost:,.2f}",
+            *([] if self.machine.cloud else [self._sbatch()]),
             *(f"note: {remark}" for remark in self.remarks),
         ]
         return "\n".join(lines)
+
+    def _sbatch(self) -> str:
+        """Return the options that request these machines from Slurm, for twice the hours."""
+        hours, minutes = divmod(max(10, math.ceil(120 * self.hours)), 60)
+        return (
+            f"sbatch: --nodes={self.machines} --ntasks-per-node=1 --cpus-per-task={self.machine.vcpus} "
+            f"--mem={int(self.machine.gib * 1024)}M --time={hours}:{minutes:02}:00 (twice the hours)"
+        )
 
     def __repr__(self) -> str:
         return (
