@@ -115,10 +115,12 @@ get_slurm() {
       echo "make engines: missing on this machine: Slurm and munge (e.g. apt-get install slurm-wlm munge)" >&2
       exit 1
     fi
-    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -y)
+    local install=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends)
     echo "installing slurm ..."
-    "${apt[@]}" install --no-install-recommends slurm-wlm munge >/dev/null ||
-      { "${apt[@]}" update && "${apt[@]}" install --no-install-recommends slurm-wlm munge >/dev/null; }
+    # Only the download can wait for ever: whoever stops apt-get later leaves what it refuses to go on from.
+    timeout 120 apt-get -qq update || true
+    timeout 600 "${install[@]}" --download-only slurm-wlm munge >/dev/null
+    "${install[@]}" slurm-wlm munge >/dev/null
   fi
   slurmctld -V >"$to/.slurm"
 }
