@@ -8452,6 +8452,92 @@ def local_minima(
     array([[0, 1, 1, 0, 0, 1]])
     """
 
+def local_rank(
+    volume: Volume,
+    statistic: str,
+    size: int | Sequence[int] | None = None,
+    footprint: ArrayLike | None = None,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Compute a statistic of the values around each voxel from their histogram.
+
+    Use it for local thresholds, majorities and means that ignore everything beyond the edges.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes: uint8 or uint16.
+    statistic : str
+        What to compute of the values under the footprint. The names are from
+        `skimage.filters.rank`:
+
+        - ``"mean"``, ``"median"``, ``"minimum"``, ``"maximum"`` and ``"sum"``; means are rounded
+          down.
+        - ``"geometric_mean"``: of the values plus 1, minus 1, rounded to the nearest integer.
+        - ``"modal"``: the most frequent value, and of several the lowest.
+        - ``"gradient"``: the maximum minus the minimum.
+        - ``"pop"``: the number of voxels under the footprint.
+        - ``"threshold"``: 1 where the voxel is above the mean, otherwise 0.
+        - ``"otsu"``: the threshold by Otsu's method.
+        - ``"subtract_mean"``: half of the voxel minus the mean, plus 127 (32767 for uint16).
+        - ``"equalize"``: the fraction of values up to the voxel's, times the largest number
+          of the dtype.
+        - ``"noise_filter"``: the distance to the nearest value of a neighbour. It is 0 where a
+          neighbour has the same value. The values 0 and 255 (65535 for uint16) count as neighbours.
+    size : int or sequence of int, optional
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
+        ``footprint``.
+    footprint : array_like of bool, optional
+        The footprint, with one dimension per axis, such as from `ball`.
+    axes : int or sequence of int, optional
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype. Sums and numbers of voxels wrap around in this dtype: convert
+        the volume to uint16 for larger ones. If no voxel of the volume is under the footprint, the
+        result is 0.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+        ``size`` and ``footprint`` is given.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or has an unsupported dtype.
+
+    See Also
+    --------
+    entropy : the number of bits of the values.
+    autolevel : stretches the contrast around each voxel.
+    median_filter : a median that extends the volume beyond its edges.
+    rank_filter : selects a value by its rank.
+
+    Notes
+    -----
+    Voxels beyond the edges are ignored. The result equals scikit-image's. For uint16,
+    ``"equalize"``, ``"noise_filter"`` and ``"subtract_mean"`` of scikit-image use the maximum of
+    the image instead of 65535. The time grows with the number of rows of the footprint, not
+    columns.
+
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains the same number of additional slices.
+
+    References
+    ----------
+    `skimage.filters.rank`.
+
+    Examples
+    --------
+    Replace each voxel with the most frequent class around it:
+
+    >>> classes = bv.open(np.array([[5, 5, 1, 5, 2, 2]], "u1"))
+    >>> np.asarray(bv.local_rank(classes, "modal", (1, 3)))
+    array([[5, 5, 5, 1, 2, 2]], dtype=uint8)
+    """
+
 def log(
     volume: Volume | Scalar,
 ) -> Any:

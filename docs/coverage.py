@@ -76,7 +76,7 @@ FUNCTIONS = [
      "morphological_gradient morphological_laplace", "scipy, bit for bit", "neighbourhood", "1"),
     ("binary_erosion binary_dilation binary_opening binary_closing binary_hit_or_miss",
      "scipy, bit for bit", "neighbourhood", "1"),
-    ("entropy autolevel enhance_contrast", "scikit-image", "neighbourhood", "1"),
+    ("entropy autolevel enhance_contrast local_rank", "scikit-image", "neighbourhood", "1"),
     ("rolling_ball", "scikit-image, bit for bit", "neighbourhood", "1"),
     ("denoise_bilateral", "scikit-image with centred distances, and the formula along three axes", "neighbourhood",
      "1; 2 without `sigma_color=`"),

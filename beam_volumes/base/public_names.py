@@ -35,7 +35,7 @@ PUBLIC_NAMES = {
     "ops.filters.features": "features",
     "ops.filters.generic": "generic_filter",
     "ops.filters.linear": "convolve correlate gaussian_filter uniform_filter",
-    "ops.filters.local_ranks": "autolevel enhance_contrast entropy",
+    "ops.filters.local_ranks": "autolevel enhance_contrast entropy local_rank",
     "ops.filters.local_thresholds": (
         "denoise_wiener difference_of_gaussians threshold_local threshold_niblack "
         "threshold_sauvola unsharp_mask"
