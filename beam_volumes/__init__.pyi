@@ -13726,6 +13726,78 @@ def separate_stains(
     0.0
     """
 
+def shape_index(
+    volume: Volume,
+    sigma: float | str | Sequence[float | str] = 1.0,
+    *,
+    mode: str | Sequence[str] = 'constant',
+    cval: float = 0.0,
+    axes: Sequence[int] = (-2, -1),
+) -> Volume:
+    """Classify the curvature around each voxel of a plane, from cups to caps.
+
+    The intensities of a plane are the heights of a surface. Use the index to find ridges, saddles and
+    blobs regardless of their contrast.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
+    sigma : float, str or sequence of them, default: 1.0
+        Standard deviation of the smoothing Gaussian, in voxels or as a length such as
+        ``"15 nm"``. Lengths need a volume with a voxel size. One value for both axes or one per
+        axis.
+    mode : str or sequence of str, default: "constant"
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
+    cval : float, default: 0.0
+        The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
+    axes : sequence of int, default: (-2, -1)
+        The two axes of the planes, counted from 0, or backwards from -1. By default, each slice is
+        a plane.
+
+    Returns
+    -------
+    Volume
+        A volume from -1 to 1, and NaN where the plane is flat: float32 for bool, integers of up to
+        16 bits, float16 and float32; float64 for other dtypes. -1 is a cup, -0.5 a rut, 0 a saddle,
+        0.5 a ridge and 1 a cap.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis. If ``axes`` are not
+        two axes. If a length has a unit but the volume has no voxel size.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
+
+    See Also
+    --------
+    hessian_matrix_eigvals : computes the two curvatures.
+    sato : finds ridges in three dimensions.
+
+    Notes
+    -----
+    One sweep. The halo is ``4 * sigma`` plus two voxels along the two axes. The second derivatives are
+    differences of the smoothed volume. Where the curvatures almost vanish, the result depends on
+    rounding.
+
+    References
+    ----------
+    `skimage.feature.shape_index`; J. J. Koenderink, A. J. van Doorn, "Surface shape and curvature
+    scales", Image and Vision Computing 10 (1992).
+
+    Examples
+    --------
+    >>> spot = bv.open(np.pad(np.full((1, 1), 4, "f8"), 2))
+    >>> np.asarray(bv.shape_index(spot, 0.1))[2]
+    array([-0.5,  nan, -1. ,  nan, -0.5])
+    """
+
 def shift(
     volume: Volume,
     shift: float | str | Sequence[float | str],

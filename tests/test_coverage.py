@@ -55,7 +55,7 @@ OF_VOLUME = by_name(
     ("argmax argmin", ()),
     ("abs exp log sqrt sin cos tan arctan sinh cosh tanh expm1 log1p log2 log10", ()),
     ("sobel prewitt laplace sato cumsum local_maxima local_minima peak_local_max unsharp_mask", ()),
-    ("scharr farid roberts meijering features", ()),
+    ("scharr farid roberts meijering features shape_index", ()),
     ("canny blob_log blob_dog equalize_adapthist denoise_nl_means estimate_sigma", ()),
     ("denoise_tv_chambolle", (10,)),
     ("adjust_gamma adjust_log adjust_sigmoid normalize_slices fit_bias equalize_hist", ()),

@@ -149,7 +149,6 @@ _ROWS = (
     ("hessian", "not available; use `bv.sato` or `bv.frangi` to find ridges"),
     ("hessian_matrix_det", "use `bv.blob_doh` for its maxima, or `bv.hessian_matrix`"),
     ("corner_harris corner_shi_tomasi corner_foerstner corner_kitchen_rosenfeld", _TENSORS),
-    ("shape_index", _TENSORS),
     (
         "rank",
         "use `bv.entropy`, `bv.autolevel` and `bv.enhance_contrast`, and `bv.local_rank` for other names such as "

@@ -32,7 +32,7 @@ PUBLIC_NAMES = {
         "generic_laplace laplace prewitt sobel"
     ),
     "ops.filters.edges": "farid gabor roberts scharr",
-    "ops.filters.features": "features",
+    "ops.filters.features": "features shape_index",
     "ops.filters.generic": "generic_filter",
     "ops.filters.linear": "convolve correlate gaussian_filter uniform_filter",
     "ops.filters.local_ranks": "autolevel enhance_contrast entropy local_rank",
