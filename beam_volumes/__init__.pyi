@@ -8337,6 +8337,73 @@ def laplace(
     array([[  10.,    0.,  160., -360.,  190.]], dtype=float32)
     """
 
+def local_binary_pattern(
+    volume: Volume,
+    P: int,
+    R: float,
+    method: str = 'default',
+) -> Volume:
+    """Compare each voxel with points on a circle in its slice, a measure of texture.
+
+    Use histograms of the result, or the result itself, as features of a texture. They do not depend
+    on brightness.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes. Integers are recommended: rounding of floats
+        changes comparisons of equal values.
+    P : int
+        Number of points on the circle, from 1 to 31. Points between pixels are interpolated
+        linearly.
+    R : float
+        Radius of the circle in pixels, rounded to float32.
+    method : {"default", "ror", "uniform", "nri_uniform", "var"}, default: "default"
+        How the comparisons become a number. A bit is 1 if the point is not below the voxel.
+
+        - ``"default"``: the number with these bits.
+        - ``"ror"``: the smallest number among all rotations of the bits.
+        - ``"uniform"``: the number of ones if the bits change up to twice, otherwise ``P + 1``.
+        - ``"nri_uniform"``: each pattern with up to two changes has its own number. All others are
+          ``P * (P - 1) + 2``.
+        - ``"var"``: the variance of the points, a measure of contrast instead of a pattern.
+
+    Returns
+    -------
+    Volume
+        A volume of the smallest of uint8, uint16 and uint32 that holds all patterns. For ``"var"``,
+        a float64 volume, which is NaN where all points are equal.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
+
+    See Also
+    --------
+    entropy : a measure of texture that ignores the order of voxels.
+    features : features of several scales for a classifier.
+
+    Notes
+    -----
+    One sweep, slice by slice, with a halo of ``R`` pixels, rounded up. Points beyond the edges are 0.
+    The numbers equal scikit-image's, which are float64.
+
+    References
+    ----------
+    `skimage.feature.local_binary_pattern`; T. Ojala et al., "Multiresolution gray-scale and rotation
+    invariant texture classification with local binary patterns", IEEE Transactions on Pattern
+    Analysis and Machine Intelligence 24 (2002).
+
+    Examples
+    --------
+    >>> step = bv.open(np.array([[1, 1, 9, 9]] * 3, "u1"))
+    >>> np.asarray(bv.local_binary_pattern(step, 8, 1, "uniform"))[1]
+    array([5, 8, 5, 5], dtype=uint8)
+    """
+
 def local_maxima(
     image: Volume,
     footprint: ArrayLike | None = None,

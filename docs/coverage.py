@@ -90,7 +90,7 @@ FUNCTIONS = [
      "scikit-image on float64", "neighbourhood", "1"),
     ("frangi", "scikit-image on float64", "neighbourhood", "1; 2 without `gamma=`"),
     ("meijering", "scikit-image on float64", "neighbourhood", "2"),
-    ("features shape_index", "scikit-image", "neighbourhood", "1"),
+    ("features shape_index local_binary_pattern", "scikit-image", "neighbourhood", "1"),
     ("classify", "scikit-learn, bit for bit; probabilities of boosted trees within 1e-15", "pointwise", "1"),
     ("generic_filter", "scipy with the same function", "neighbourhood", "1"),
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),

@@ -77,6 +77,7 @@ OF_VOLUME = by_name(
     ),
     ("entropy autolevel enhance_contrast", (3,)),
     ("local_rank", ("modal", 3)),
+    ("local_binary_pattern", (8, 1)),
     ("convolve1d correlate1d", ([1, 2, 1],)),
     ("spline_filter spline_filter1d", (3,)),
     ("generic_gradient_magnitude", ("sobel",)),

@@ -255,7 +255,7 @@ _ROWS = (
         "not available",
     ),
     ("rgb2lab lab2rgb rgb2luv rgb2xyz rgb2ycbcr hsv2rgb", _CHANNELS),
-    ("hog local_binary_pattern graycomatrix", _SCIKIT_BLOCKS),
+    ("hog graycomatrix", _SCIKIT_BLOCKS),
     ("inpaint_biharmonic", f"{_WHOLE_OBJECT}skimage.restoration.inpaint_biharmonic, with `pad=`"),
     ("max_tree max_tree_local_maxima", _TREE),
     ("find_contours", "use `bv.outlines`, which traces labels, and objects of a mask"),

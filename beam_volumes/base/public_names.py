@@ -45,6 +45,7 @@ PUBLIC_NAMES = {
         "uniform_filter1d"
     ),
     "ops.filters.overlap": "map_overlap",
+    "ops.filters.patterns": "local_binary_pattern",
     "ops.filters.rank": "maximum_filter median_filter minimum_filter percentile_filter rank_filter",
     "ops.filters.splines": "spline_filter spline_filter1d",
     "ops.filters.tensors": (
