@@ -70,7 +70,7 @@ OF_VOLUME = by_name(
     ("morphological_gradient morphological_laplace upsample downsample zoom shift", (3,)),
     ("percentile_filter rank_filter", (3, 3)),
     ("diameter_opening diameter_closing", (3,)),
-    ("fftn ifftn rfftn fftshift ifftshift", ()),
+    ("fftn ifftn rfftn fftshift ifftshift butterworth", ()),
     (
         "convolve correlate fftconvolve richardson_lucy richardson_lucy_residuals",
         (np.ones((3, 3, 3)),),

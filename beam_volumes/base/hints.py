@@ -264,7 +264,6 @@ _ROWS = (
     ("manders_coloc_coeff", "write `bv.sum(v, mask=mask) / bv.sum(v)`"),
     # other operations
     ("generic_filter1d vectorized_filter", f"{_RANK_BLOCKS}, or `bv.map_overlap` with a function of blocks"),
-    ("butterworth", "use `bv.fourier_filter`, which multiplies frequencies by any function of them"),
     (
         "fft ifft fft2 ifft2 rfft irfft",
         "use `bv.fftn`, `bv.rfftn` or their inverses, which transform along any axes",

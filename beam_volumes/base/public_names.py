@@ -56,7 +56,7 @@ PUBLIC_NAMES = {
     "ops.fourier.convolution": "fftconvolve",
     "ops.fourier.deconvolution": "gaussian_psf richardson_lucy richardson_lucy_residuals wiener",
     "ops.fourier.transforms": (
-        "fftn fftshift fourier_ellipsoid fourier_filter fourier_gaussian fourier_shift "
+        "butterworth fftn fftshift fourier_ellipsoid fourier_filter fourier_gaussian fourier_shift "
         "fourier_uniform ifftn ifftshift irfftn rfftn"
     ),
     "ops.geometry.alignment": "apply_transforms",
