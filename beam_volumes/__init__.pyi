@@ -2490,6 +2490,78 @@ def boundary_scores(
     [1.0, 1.0]
     """
 
+def butterworth(
+    volume: Volume,
+    cutoff_frequency_ratio: float = 0.005,
+    high_pass: bool = True,
+    order: float = 2.0,
+    *,
+    squared_butterworth: bool = True,
+    npad: int = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Keep high or low frequencies of a volume with a Butterworth filter.
+
+    Use it to subtract a slowly varying background, or to remove noise, without ringing at edges.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes.
+        Each channel is filtered separately.
+    cutoff_frequency_ratio : float, default: 0.005
+        The frequency at which the factor is 0.5, in cycles per voxel: above 0 and up to 0.5.
+    high_pass : bool, default: True
+        Whether to keep frequencies above the cutoff, instead of frequencies below it.
+    order : float, default: 2.0
+        The slope at the cutoff, above 0: a larger order separates frequencies more sharply.
+    squared_butterworth : bool, default: True
+        Whether factors are squares of the original filter. Otherwise the factor at the cutoff is
+        ``1 / sqrt(2)``.
+    npad : int, default: 0
+        Number of voxels by which the volume is extended on each side of ``axes``, with its outer
+        voxels. Use it against artifacts at the edges.
+    axes : int or sequence of int, optional
+        Axes to transform, counted from 0, or backwards from -1; all axes by default. ``axes=(1,
+        2)`` filters slice by slice.
+
+    Returns
+    -------
+    Volume
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or the axis does not exist. On computation, if a voxel is NaN
+        or infinite.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
+
+    See Also
+    --------
+    fourier_filter : multiplies frequencies by any function.
+    difference_of_gaussians : keeps a band of sizes without a transform.
+
+    Notes
+    -----
+    Without ``npad``, the volume is treated as periodic. Sweeps and memory are the same as for
+    `fourier_filter`: one sweep without z, and three with z. Factors are computed in float64.
+
+    References
+    ----------
+    `skimage.filters.butterworth`; S. Butterworth, "On the theory of filter amplifiers", Wireless
+    Engineer 7 (1930).
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[2, 4, 2, 4], [12, 14, 12, 14]], "u1"))  # alternating columns
+    >>> np.asarray(bv.butterworth(v, 0.1, False, 9, axes=1)).round(2)
+    array([[ 3.,  3.,  3.,  3.],
+           [13., 13., 13., 13.]], dtype=float32)
+    """
+
 def canny(
     image: Volume,
     sigma: float | str | Sequence[float | str] = 1.0,
@@ -8337,6 +8409,73 @@ def laplace(
     array([[  10.,    0.,  160., -360.,  190.]], dtype=float32)
     """
 
+def local_binary_pattern(
+    volume: Volume,
+    P: int,
+    R: float,
+    method: str = 'default',
+) -> Volume:
+    """Compare each voxel with points on a circle in its slice, a measure of texture.
+
+    Use histograms of the result, or the result itself, as features of a texture. They do not depend
+    on brightness.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes. Integers are recommended: rounding of floats
+        changes comparisons of equal values.
+    P : int
+        Number of points on the circle, from 1 to 31. Points between pixels are interpolated
+        linearly.
+    R : float
+        Radius of the circle in pixels, rounded to float32.
+    method : {"default", "ror", "uniform", "nri_uniform", "var"}, default: "default"
+        How the comparisons become a number. A bit is 1 if the point is not below the voxel.
+
+        - ``"default"``: the number with these bits.
+        - ``"ror"``: the smallest number among all rotations of the bits.
+        - ``"uniform"``: the number of ones if the bits change up to twice, otherwise ``P + 1``.
+        - ``"nri_uniform"``: each pattern with up to two changes has its own number. All others are
+          ``P * (P - 1) + 2``.
+        - ``"var"``: the variance of the points, a measure of contrast instead of a pattern.
+
+    Returns
+    -------
+    Volume
+        A volume of the smallest of uint8, uint16 and uint32 that holds all patterns. For ``"var"``,
+        a float64 volume, which is NaN where all points are equal.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
+
+    See Also
+    --------
+    entropy : a measure of texture that ignores the order of voxels.
+    features : features of several scales for a classifier.
+
+    Notes
+    -----
+    One sweep, slice by slice, with a halo of ``R`` pixels, rounded up. Points beyond the edges are 0.
+    The numbers equal scikit-image's, which are float64.
+
+    References
+    ----------
+    `skimage.feature.local_binary_pattern`; T. Ojala et al., "Multiresolution gray-scale and rotation
+    invariant texture classification with local binary patterns", IEEE Transactions on Pattern
+    Analysis and Machine Intelligence 24 (2002).
+
+    Examples
+    --------
+    >>> step = bv.open(np.array([[1, 1, 9, 9]] * 3, "u1"))
+    >>> np.asarray(bv.local_binary_pattern(step, 8, 1, "uniform"))[1]
+    array([5, 8, 5, 5], dtype=uint8)
+    """
+
 def local_maxima(
     image: Volume,
     footprint: ArrayLike | None = None,
@@ -8450,6 +8589,92 @@ def local_minima(
     --------
     >>> np.asarray(bv.local_minima(np.array([[5, 2, 2, 3, 3, 1]]))).astype(int)
     array([[0, 1, 1, 0, 0, 1]])
+    """
+
+def local_rank(
+    volume: Volume,
+    statistic: str,
+    size: int | Sequence[int] | None = None,
+    footprint: ArrayLike | None = None,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Compute a statistic of the values around each voxel from their histogram.
+
+    Use it for local thresholds, majorities and means that ignore everything beyond the edges.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes: uint8 or uint16.
+    statistic : str
+        What to compute of the values under the footprint. The names are from
+        `skimage.filters.rank`:
+
+        - ``"mean"``, ``"median"``, ``"minimum"``, ``"maximum"`` and ``"sum"``; means are rounded
+          down.
+        - ``"geometric_mean"``: of the values plus 1, minus 1, rounded to the nearest integer.
+        - ``"modal"``: the most frequent value, and of several the lowest.
+        - ``"gradient"``: the maximum minus the minimum.
+        - ``"pop"``: the number of voxels under the footprint.
+        - ``"threshold"``: 1 where the voxel is above the mean, otherwise 0.
+        - ``"otsu"``: the threshold by Otsu's method.
+        - ``"subtract_mean"``: half of the voxel minus the mean, plus 127 (32767 for uint16).
+        - ``"equalize"``: the fraction of values up to the voxel's, times the largest number
+          of the dtype.
+        - ``"noise_filter"``: the distance to the nearest value of a neighbour. It is 0 where a
+          neighbour has the same value. The values 0 and 255 (65535 for uint16) count as neighbours.
+    size : int or sequence of int, optional
+        Extent of the box in voxels; one value for all axes or one per axis. Pass either ``size`` or
+        ``footprint``.
+    footprint : array_like of bool, optional
+        The footprint, with one dimension per axis, such as from `ball`.
+    axes : int or sequence of int, optional
+        Axes to work along, counted from 0, or backwards from -1; all axes by default.
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype. Sums and numbers of voxels wrap around in this dtype: convert
+        the volume to uint16 for larger ones. If no voxel of the volume is under the footprint, the
+        result is 0.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis. If not exactly one of
+        ``size`` and ``footprint`` is given.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or has an unsupported dtype.
+
+    See Also
+    --------
+    entropy : the number of bits of the values.
+    autolevel : stretches the contrast around each voxel.
+    median_filter : a median that extends the volume beyond its edges.
+    rank_filter : selects a value by its rank.
+
+    Notes
+    -----
+    Voxels beyond the edges are ignored. The result equals scikit-image's. For uint16,
+    ``"equalize"``, ``"noise_filter"`` and ``"subtract_mean"`` of scikit-image use the maximum of
+    the image instead of 65535. The time grows with the number of rows of the footprint, not
+    columns.
+
+    One sweep. The halo is the reach of the footprint: along each axis, a slab reads ``size - 1`` more
+    voxels than it writes. A window contains the same number of additional slices.
+
+    References
+    ----------
+    `skimage.filters.rank`.
+
+    Examples
+    --------
+    Replace each voxel with the most frequent class around it:
+
+    >>> classes = bv.open(np.array([[5, 5, 1, 5, 2, 2]], "u1"))
+    >>> np.asarray(bv.local_rank(classes, "modal", (1, 3)))
+    array([[5, 5, 5, 1, 2, 2]], dtype=uint8)
     """
 
 def log(
@@ -13638,6 +13863,78 @@ def separate_stains(
     >>> slide = bv.open(np.full((3, 1, 4, 5), 255, "u1"))
     >>> float(np.asarray(bv.separate_stains(slide, matrix)).max())
     0.0
+    """
+
+def shape_index(
+    volume: Volume,
+    sigma: float | str | Sequence[float | str] = 1.0,
+    *,
+    mode: str | Sequence[str] = 'constant',
+    cval: float = 0.0,
+    axes: Sequence[int] = (-2, -1),
+) -> Volume:
+    """Classify the curvature around each voxel of a plane, from cups to caps.
+
+    The intensities of a plane are the heights of a surface. Use the index to find ridges, saddles and
+    blobs regardless of their contrast.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
+    sigma : float, str or sequence of them, default: 1.0
+        Standard deviation of the smoothing Gaussian, in voxels or as a length such as
+        ``"15 nm"``. Lengths need a volume with a voxel size. One value for both axes or one per
+        axis.
+    mode : str or sequence of str, default: "constant"
+        How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or one
+        per axis. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), and
+        ``"mirror"`` does not (d c b | a b c d | c b a). ``"nearest"`` extends it (a a a | a b c d | d d
+        d), ``"constant"`` and ``"grid-constant"`` use ``cval``, and ``"wrap"`` and ``"grid-wrap"``
+        repeat the volume (b c d | a b c d | a b c).
+    cval : float, default: 0.0
+        The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.
+    axes : sequence of int, default: (-2, -1)
+        The two axes of the planes, counted from 0, or backwards from -1. By default, each slice is
+        a plane.
+
+    Returns
+    -------
+    Volume
+        A volume from -1 to 1, and NaN where the plane is flat: float32 for bool, integers of up to
+        16 bits, float16 and float32; float64 for other dtypes. -1 is a cup, -0.5 a rut, 0 a saddle,
+        0.5 a ridge and 1 a cap.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis. If ``axes`` are not
+        two axes. If a length has a unit but the volume has no voxel size.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
+
+    See Also
+    --------
+    hessian_matrix_eigvals : computes the two curvatures.
+    sato : finds ridges in three dimensions.
+
+    Notes
+    -----
+    One sweep. The halo is ``4 * sigma`` plus two voxels along the two axes. The second derivatives are
+    differences of the smoothed volume. Where the curvatures almost vanish, the result depends on
+    rounding.
+
+    References
+    ----------
+    `skimage.feature.shape_index`; J. J. Koenderink, A. J. van Doorn, "Surface shape and curvature
+    scales", Image and Vision Computing 10 (1992).
+
+    Examples
+    --------
+    >>> spot = bv.open(np.pad(np.full((1, 1), 4, "f8"), 2))
+    >>> np.asarray(bv.shape_index(spot, 0.1))[2]
+    array([-0.5,  nan, -1. ,  nan, -0.5])
     """
 
 def shift(

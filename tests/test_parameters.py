@@ -61,6 +61,7 @@ GIVEN = {
     **{"low": 1, "exponent": 1, "pad_width": 1, "rank": 0, "watershed_affinities.low": 0.5},
     **{"weights": [1, 2, 1], "matrix": np.eye(3), "function": np.max, "volumes": [V, V]},
     **{"affinities": COLOURS, "edges": EDGES, "merges": MERGES, "mapping": {1: 2}, "derivative": "sobel"},
+    **{"statistic": "mean"},
     **{f"{name}.weights": np.ones((3, 3, 3)) for name in ("convolve", "correlate", "fftconvolve")},
     **{"psf": np.ones((3, 3, 3)), "balance": 0.1, "fourier_filter.func": lambda *f: 1.0},
     "irfftn.volume": SPECTRUM,

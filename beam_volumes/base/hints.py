@@ -149,16 +149,19 @@ _ROWS = (
     ("hessian", "not available; use `bv.sato` or `bv.frangi` to find ridges"),
     ("hessian_matrix_det", "use `bv.blob_doh` for its maxima, or `bv.hessian_matrix`"),
     ("corner_harris corner_shi_tomasi corner_foerstner corner_kitchen_rosenfeld", _TENSORS),
-    ("shape_index", _TENSORS),
     (
         "rank",
-        "use `bv.entropy`, `bv.autolevel`, `bv.enhance_contrast`, `bv.median_filter`, `bv.percentile_filter`, "
-        "`bv.minimum_filter` or `bv.maximum_filter`; rank.mean is `bv.uniform_filter`, and rank.gradient "
-        "`bv.morphological_gradient`",
+        "use `bv.entropy`, `bv.autolevel` and `bv.enhance_contrast`, and `bv.local_rank` for other names such as "
+        "rank.modal; `bv.percentile_filter` has percentiles",
     ),
-    ("geometric_mean majority modal pop windowed_histogram", _RANK_BLOCKS),
-    ("threshold", _THRESHOLDED),
-    ("otsu", "use `bv.threshold_otsu` for the volume, or `bv.threshold_local` for neighbourhoods"),
+    (
+        "geometric_mean modal noise_filter pop subtract_mean",
+        "use `bv.local_rank`, which has the statistics of neighbourhoods by their names",
+    ),
+    ("majority mode_filter", "use `bv.local_rank(v, 'modal', size)`, which has the most frequent value"),
+    ("windowed_histogram", _RANK_BLOCKS),
+    ("threshold", f"{_THRESHOLDED}; `bv.local_rank(v, 'threshold', size)` compares with local means"),
+    ("otsu", "use `bv.threshold_otsu` for the volume, or `bv.local_rank(v, 'otsu', size)` for neighbourhoods"),
     *(
         (n, f"write `bv.grey_{n}(v, footprint=bv.cross(1, v.ndim))`; `bv.binary_{n}` is for masks")
         for n in ("dilation", "erosion", "opening", "closing")
@@ -187,7 +190,7 @@ _ROWS = (
         _RANGE,
     ),
     ("invert", "write `~mask`; for bytes, `255 - v`"),
-    ("equalize", "use `bv.equalize_hist` for the volume, or `bv.equalize_adapthist` for tiles"),
+    ("equalize", "use `bv.equalize_hist` for the volume, or `bv.equalize_adapthist` for tiles; `bv.local_rank` equalizes the histogram around each voxel"),
     # shapes
     ("crop", f"{_SLICES}; the box of a label is `bbox` of `bv.regionprops_table`"),
     ("slice", _SLICES),
@@ -245,11 +248,11 @@ _ROWS = (
     ("radon iradon hough_line hough_circle", _WHOLE_IMAGE),
     ("denoise_tv_bregman", "use `bv.denoise_tv_chambolle`, which minimizes the total variation"),
     (
-        "correlation_lags mean_percentile pop_percentile sum_percentile mean_bilateral noise_filter",
+        "correlation_lags mean_percentile pop_percentile sum_percentile mean_bilateral",
         "not available",
     ),
     ("rgb2lab lab2rgb rgb2luv rgb2xyz rgb2ycbcr hsv2rgb", _CHANNELS),
-    ("hog local_binary_pattern graycomatrix", _SCIKIT_BLOCKS),
+    ("hog graycomatrix", _SCIKIT_BLOCKS),
     ("inpaint_biharmonic", f"{_WHOLE_OBJECT}skimage.restoration.inpaint_biharmonic, with `pad=`"),
     ("max_tree max_tree_local_maxima", _TREE),
     ("find_contours", "use `bv.outlines`, which traces labels, and objects of a mask"),
@@ -258,7 +261,6 @@ _ROWS = (
     ("manders_coloc_coeff", "write `bv.sum(v, mask=mask) / bv.sum(v)`"),
     # other operations
     ("generic_filter1d vectorized_filter", f"{_RANK_BLOCKS}, or `bv.map_overlap` with a function of blocks"),
-    ("butterworth", "use `bv.fourier_filter`, which multiplies frequencies by any function of them"),
     (
         "fft ifft fft2 ifft2 rfft irfft",
         "use `bv.fftn`, `bv.rfftn` or their inverses, which transform along any axes",

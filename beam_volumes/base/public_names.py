@@ -32,10 +32,10 @@ PUBLIC_NAMES = {
         "generic_laplace laplace prewitt sobel"
     ),
     "ops.filters.edges": "farid gabor roberts scharr",
-    "ops.filters.features": "features",
+    "ops.filters.features": "features shape_index",
     "ops.filters.generic": "generic_filter",
     "ops.filters.linear": "convolve correlate gaussian_filter uniform_filter",
-    "ops.filters.local_ranks": "autolevel enhance_contrast entropy",
+    "ops.filters.local_ranks": "autolevel enhance_contrast entropy local_rank",
     "ops.filters.local_thresholds": (
         "denoise_wiener difference_of_gaussians threshold_local threshold_niblack "
         "threshold_sauvola unsharp_mask"
@@ -45,6 +45,7 @@ PUBLIC_NAMES = {
         "uniform_filter1d"
     ),
     "ops.filters.overlap": "map_overlap",
+    "ops.filters.patterns": "local_binary_pattern",
     "ops.filters.rank": "maximum_filter median_filter minimum_filter percentile_filter rank_filter",
     "ops.filters.splines": "spline_filter spline_filter1d",
     "ops.filters.tensors": (
@@ -55,7 +56,7 @@ PUBLIC_NAMES = {
     "ops.fourier.convolution": "fftconvolve",
     "ops.fourier.deconvolution": "gaussian_psf richardson_lucy richardson_lucy_residuals wiener",
     "ops.fourier.transforms": (
-        "fftn fftshift fourier_ellipsoid fourier_filter fourier_gaussian fourier_shift "
+        "butterworth fftn fftshift fourier_ellipsoid fourier_filter fourier_gaussian fourier_shift "
         "fourier_uniform ifftn ifftshift irfftn rfftn"
     ),
     "ops.geometry.alignment": "apply_transforms",

@@ -161,3 +161,61 @@ def test_refusals():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def hills(shape, dtype, seed):
+    """Smooth noise with an empty corner."""
+    x = speckles(shape, seed) * (200 if np.dtype(dtype).kind == "u" else 1)
+    x[..., : shape[-2] // 2, : shape[-1] // 2] = 0
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
+@settings(max_examples=8)
+@given(data=st.data())
+def test_shape_index(dtype, data):
+    shape = data.draw(st.sampled_from([(40, 31), (3, 26, 35)]))
+    x = hills(shape, dtype, data.draw(st.integers(0, 99)))
+    sigma = data.draw(st.sampled_from([0.1, 1, (1.5, 0.7)]))
+    mode = data.draw(st.sampled_from(["constant", "nearest", "reflect", "mirror", "wrap"]))
+    cval = data.draw(st.sampled_from([0, 0.5])) if mode == "constant" else 0
+    slab = tuple(data.draw(st.integers(1, n)) for n in shape)
+    made = bv.shape_index(x, sigma, mode=mode, cval=cval)
+    ours = bv.compute(made, runner=None, slab=slab)
+    assert ours.dtype == ("f8" if dtype == "f8" else "f4")
+    np.testing.assert_array_equal(ours, np.asarray(made))
+    for plane, own in zip(x.reshape(-1, *shape[-2:]), ours.reshape(-1, *shape[-2:]), strict=True):
+        wide = plane.astype("f8")
+        theirs = feature.shape_index(wide, sigma, mode=mode, cval=cval)
+        if dtype == "f8":
+            np.testing.assert_allclose(own, theirs, atol=1e-7)
+            continue
+        # Small curvatures are rounding errors in float32.
+        elements = feature.hessian_matrix(
+            wide, sigma, mode=mode, cval=cval, use_gaussian_derivatives=False
+        )
+        size = np.abs(feature.hessian_matrix_eigvals(elements)).max(axis=0)
+        curved = size > 1e-3 * wide.max()
+        np.testing.assert_allclose(own[curved], theirs[curved], atol=2e-3)
+        flat = np.isnan(theirs)
+        assert flat.any() == np.isnan(own[flat]).any()
+
+
+def test_shape_index_of_planes_along_other_axes_channels_and_tiny_volumes():
+    x = hills((8, 20, 24), "f8", 3)
+    ours = np.asarray(bv.shape_index(x, (1, 2), axes=(0, 2)))
+    np.testing.assert_allclose(ours[:, 5], feature.shape_index(x[:, 5], (1, 2)), atol=1e-7)
+    many = np.stack([x, x[::-1]])
+    for axes in ("czyx", "tzyx"):
+        ours = np.asarray(bv.shape_index(bv.open(many, axes=axes)))
+        np.testing.assert_array_equal(ours[1], np.asarray(bv.shape_index(many[1])))
+    for shape in ((1, 1), (2, 3), (0, 4), (3, 1, 5)):
+        assert np.asarray(bv.shape_index(np.ones(shape, "u1"))).shape == shape
+    x[4, 10, 12], x[0, 3, 3] = np.nan, np.inf
+    ours = np.asarray(bv.shape_index(x))
+    assert np.isnan(ours[4, 6:15, 8:17]).all() and not np.isnan(ours[4, 10, 19:]).any()
+    for axes in ((1,), (0, 1, 2)):
+        with pytest.raises(ValueError, match="give the two axes of planes"):
+            bv.shape_index(x, axes=axes)
+    with pytest.raises(ValueError, match="sigma"):
+        bv.shape_index(x, -1)

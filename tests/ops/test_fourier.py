@@ -9,7 +9,7 @@ import scipy.ndimage as ndi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import fft, signal
-from skimage import restoration
+from skimage import filters, restoration
 
 import beam_volumes as bv
 from beam_volumes.ops.fourier.convolution import Convolved
@@ -301,6 +301,57 @@ def test_fourier_filter(axes):
     found = np.asarray(ours)
     np.testing.assert_allclose(found, expected, atol=1e-13)
     assert bv.compute(ours, runner=None, slab=(2, 5, 14)).tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
+@pytest.mark.parametrize("axes", [None, (1, 2), (0,)])
+def test_butterworth(dtype, axes):
+    x = (RNG.random((6, 11, 14)) * 200).astype(dtype)
+    atol = 1e-11 if dtype == "f8" else 1e-4
+    for how in (
+        {},
+        {"cutoff_frequency_ratio": 0.1, "high_pass": False, "order": 8, "npad": 3},
+        {"cutoff_frequency_ratio": 0.5, "order": 0.7, "squared_butterworth": False, "npad": 1},
+        {"order": 300},  # scikit-image's factors overflow
+    ):
+        made = bv.butterworth(x, axes=axes, **how)
+        ours = np.asarray(made)
+        assert ours.dtype == ("f8" if dtype == "f8" else "f4") and ours.shape == x.shape
+        whole = 11 if axes == (0,) else 14
+        slab = (6, 5, 7) if axes == (0,) else (2, 5, whole)
+        assert bv.compute(made, runner=None, slab=slab).tobytes() == ours.tobytes()
+        if how.get("order") == 300:
+            assert np.isfinite(ours).all()
+            continue
+        wide, dims = x.astype("f8"), (0, 1, 2) if axes is None else axes
+        theirs = np.empty(x.shape)
+        for at in np.ndindex(*(1 if a in dims else n for a, n in enumerate(x.shape))):
+            part = tuple(slice(None) if a in dims else i for a, i in enumerate(at))
+            theirs[part] = filters.butterworth(wide[part], **how)
+        np.testing.assert_allclose(ours, theirs, atol=atol)
+
+
+def test_butterworth_of_channels_tiny_volumes_and_bad_parameters():
+    x = RNG.random((2, 3, 8, 9))
+    for axes in ("czyx", "tzyx"):
+        ours = np.asarray(bv.butterworth(bv.open(x, axes=axes), 0.1, npad=2))
+        np.testing.assert_array_equal(ours[1], np.asarray(bv.butterworth(x[1], 0.1, npad=2)))
+    space = bv.open(x[0], voxel_size=(3, 2, 2), unit="nm", origin=(9, 0, 4))
+    made = bv.butterworth(space, npad=4)
+    assert made.origin == space.origin and made.voxel_size == space.voxel_size
+    for shape in ((1, 1), (1, 7), (0, 4)):
+        assert np.asarray(bv.butterworth(np.ones(shape, "u1"), npad=1)).shape == shape
+    x[0, 1, 2, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        np.asarray(bv.butterworth(x[0]))
+    for how, message in (
+        ({"cutoff_frequency_ratio": 0}, "cutoff_frequency_ratio=0 is not"),
+        ({"cutoff_frequency_ratio": 0.6}, "cutoff_frequency_ratio=0.6 is above 0.5"),
+        ({"order": -1}, "order=-1 is not"),
+        ({"npad": -1}, "npad=-1 is not a whole number"),
+    ):
+        with pytest.raises(ValueError, match=f"butterworth: {message}"):
+            bv.butterworth(x[1], **how)
 
 
 def test_planes_that_do_not_fit_are_stored(tmp_path):

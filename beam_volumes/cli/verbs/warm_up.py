@@ -61,6 +61,8 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
     "label": ({"connectivity": 1}, {"connectivity": 3}),
     "predict": (),  # it compiles no kernels
+    "local_binary_pattern": ({"P": 8, "R": 1},),
+    "local_rank": ({"statistic": "mean", **_SIZE},),
     "map_coordinates": ({"max_displacement": 99},),
     "match_template": (),  # it compiles no kernels
     "meijering": ({"sigmas": (1,)},),

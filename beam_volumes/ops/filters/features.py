@@ -116,6 +116,84 @@ def features(
     return stack(list(made.values()), list(made))
 
 
+@documented
+def shape_index(
+    volume: Volume,
+    sigma: float | str | Sequence[float | str] = 1.0,
+    *,
+    mode: str | Sequence[str] = "constant",
+    cval: float = 0.0,
+    axes: Sequence[int] = (-2, -1),
+) -> Volume:
+    """Classify the curvature around each voxel of a plane, from cups to caps.
+
+    The intensities of a plane are the heights of a surface. Use the index to find ridges, saddles and
+    blobs regardless of their contrast.
+
+    Parameters
+    ----------
+    %(intensities)s
+    sigma : float, str or sequence of them, default: 1.0
+        Standard deviation of the smoothing Gaussian, in voxels or as a length such as
+        ``"15 nm"``. Lengths need a volume with a voxel size. One value for both axes or one per
+        axis.
+    %(mode_constant)s
+    %(cval)s
+    axes : sequence of int, default: (-2, -1)
+        The two axes of the planes, counted from 0, or backwards from -1. By default, each slice is
+        a plane.
+
+    Returns
+    -------
+    Volume
+        A volume from -1 to 1, and NaN where the plane is flat: float32 for bool, integers of up to
+        16 bits, float16 and float32; float64 for other dtypes. -1 is a cup, -0.5 a rut, 0 a saddle,
+        0.5 a ridge and 1 a cap.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis. If ``axes`` are not
+        two axes. If a length has a unit but the volume has no voxel size.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
+
+    See Also
+    --------
+    hessian_matrix_eigvals : computes the two curvatures.
+    sato : finds ridges in three dimensions.
+
+    Notes
+    -----
+    One sweep. The halo is ``4 * sigma`` plus two voxels along the two axes. The second derivatives are
+    differences of the smoothed volume. Where the curvatures almost vanish, the result depends on
+    rounding.
+
+    References
+    ----------
+    `skimage.feature.shape_index`; J. J. Koenderink, A. J. van Doorn, "Surface shape and curvature
+    scales", Image and Vision Computing 10 (1992).
+
+    Examples
+    --------
+    >>> spot = bv.open(np.pad(np.full((1, 1), 4, "f8"), 2))
+    >>> np.asarray(bv.shape_index(spot, 0.1))[2]
+    array([-0.5,  nan, -1. ,  nan, -0.5])
+    """
+    volume, name = as_volume(volume), "shape_index"
+    plane = sorted(par.axes_of(volume, axes, name))
+    if len(plane) != 2:
+        raise ValueError(
+            f"{name}: axes={axes!r} has {len(plane)} axes; give the two axes of planes"
+        )
+    smooth = gaussian_filter(volume, sigma, mode=mode, cval=cval, axes=axes)
+    first, second = hessian_matrix_eigvals(_second_differences(smooth, plane, name))
+    ratio = apply_ufunc(
+        "divide", apply_ufunc("add", second, first), apply_ufunc("subtract", second, first)
+    )
+    return apply_ufunc("multiply", apply_ufunc("arctan", ratio), smooth.dtype.type(2 / np.pi))
+
+
 def _scales(volume: Volume, sigmas: Any) -> dict[str, list[float]]:
     """Return the voxels of each scale along the visible axes, by its text."""
     given: list[Any] = [sigmas] if isinstance(sigmas, str | int | float) else list(sigmas)
@@ -141,13 +219,16 @@ def _edges(smooth: Volume) -> Volume:
 
 
 def _texture(smooth: Volume) -> tuple[Volume, ...]:
-    name = "features"
-    (node,) = smooth.nodes
-    pairs = combinations_with_replacement(smooth.space.visible, 2)
-    elements = [
-        stage_of(smooth, SecondDifference.of(name, smooth.dtype, pair, node.shape))
-        for pair in pairs
-    ]
+    elements = _second_differences(smooth, smooth.space.visible, "features")
     if len(elements) < 3:
         return tuple(elements)  # a row has one second derivative
     return hessian_matrix_eigvals(elements)
+
+
+def _second_differences(smooth: Volume, axes: Sequence[int], name: str) -> list[Volume]:
+    """Compute the elements of the Hessian matrix of some axes."""
+    shape = smooth.nodes[0].shape
+    return [
+        stage_of(smooth, SecondDifference.of(name, smooth.dtype, pair, shape))
+        for pair in combinations_with_replacement(axes, 2)
+    ]

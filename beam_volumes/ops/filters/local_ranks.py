@@ -15,6 +15,7 @@ from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary.functions import apply
 from beam_volumes.kernels.filters import entropy as kernels
+from beam_volumes.kernels.filters import local_rank as ranks
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
 from beam_volumes.ops.filters.stages import Neighbourhood
 from beam_volumes.ops.parameters.building import stage_in
@@ -54,6 +55,46 @@ class Entropy(Neighbourhood):
     ) -> tuple[Any, ...]:
         where = self.runs, self.before, out.start, self.shape
         return inputs[0], out, y0, y1, out.cols, *where, self.bins, *_logarithms(self.voxels)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalRank(Entropy):
+    """A statistic of the values under a footprint, from the same histogram."""
+
+    statistic: str
+    has_centre: bool
+
+    kernel = staticmethod(ranks.local_rank)
+
+    @property
+    def cost(self) -> float:
+        return 50.0 + 4.0 * len(self.runs)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        # Counts, their sums, and the table of logarithms.
+        return 48 * self.bins + 24 * len(self.runs) + 4096
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*super().parameters(), self.statistic, self.has_centre)
+
+    def arguments(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        where = self.runs, self.before, out.start, self.shape
+        which = ranks.STATISTICS.index(self.statistic), int(self.has_centre)
+        shift = (self.bins.bit_length() - 1) // 2
+        # 62 bits for the sum of logarithms, which are below 16.
+        scale = 2.0 ** (58 - self.voxels.bit_length())
+        logs = _logs_of_values(self.bins, scale if self.statistic == "geometric_mean" else 0.0)
+        return inputs[0], out, y0, y1, out.cols, *where, *which, shift, logs, scale
+
+
+@functools.lru_cache(2)
+def _logs_of_values(bins: int, scale: float) -> np.ndarray:
+    """Return ``log(1 + value)`` times a scale as integers."""
+    logs = np.empty(bins)
+    apply("log1p", [np.arange(bins)], logs)
+    return np.rint(logs * scale).astype(np.int64)
 
 
 @functools.lru_cache(2)
@@ -118,25 +159,28 @@ def entropy(
     >>> np.asarray(bv.entropy(v, (1, 3))).round(2)
     array([[0.  , 0.  , 0.92, 1.58, 1.58, 1.  ]], dtype=float32)
     """
-    name = "entropy"
     volume = as_volume(volume)
-    if volume.dtype.kind not in "bu" or volume.dtype.itemsize > 2:
+    source = volume.astype(np.uint8) if volume.dtype.kind == "b" else volume
+    around = Footprint.of(volume, "entropy", size, footprint, 0, axes, "reflect", 0.0)
+    dtype = np.dtype(np.float32)
+    return stage_in(dtype, source, Entropy(*_fields(source, around, dtype)))
+
+
+def _fields(source: Volume, around: Footprint, dtype: np.dtype) -> tuple[Any, ...]:
+    """Check the volume and the footprint; return the fields of `Entropy`."""
+    if source.dtype.kind != "u" or source.dtype.itemsize > 2:
         raise TypeError(
-            f"{name}: a volume of {volume.dtype}; convert it to uint8 or uint16, such as by "
+            f"{around.name}: a volume of {source.dtype}; convert it to uint8 or uint16, such as by "
             "rescale_intensity"
         )
-    around = Footprint.of(volume, name, size, footprint, 0, axes, "reflect", 0.0)
     voxels = len(around.offsets)
     if voxels > _MAX_VOXELS:
         raise ValueError(
-            f"{name}: a footprint of {voxels:,} voxels; up to {_MAX_VOXELS:,} are possible"
+            f"{around.name}: a footprint of {voxels:,} voxels; up to {_MAX_VOXELS:,} are possible"
         )
-    source = volume.astype(np.uint8) if volume.dtype.kind == "b" else volume
-    fields = around.fields(np.dtype(np.float32), Padding(("nearest",) * 3))
+    fields = around.fields(dtype, Padding(("nearest",) * 3))
     bins = 1 << 8 * source.dtype.itemsize
-    shape = source.nodes[0].shape
-    stage = Entropy(*fields, _runs(around.offsets), bins, voxels, shape)
-    return stage_in(np.dtype(np.float32), source, stage)
+    return *fields, _runs(around.offsets), bins, voxels, source.nodes[0].shape
 
 
 def _runs(offsets: np.ndarray) -> np.ndarray:
@@ -146,6 +190,90 @@ def _runs(offsets: np.ndarray) -> np.ndarray:
     first = np.flatnonzero(begins)
     last = np.append(first[1:], len(offsets)) - 1
     return np.column_stack([offsets[first], offsets[last, 2] + 1]).astype(np.int64)
+
+
+@documented_like(entropy)
+def local_rank(
+    volume: Volume,
+    statistic: str,
+    size: int | Sequence[int] | None = None,
+    footprint: ArrayLike | None = None,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Compute a statistic of the values around each voxel from their histogram.
+
+    Use it for local thresholds, majorities and means that ignore everything beyond the edges.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes: uint8 or uint16.
+    statistic : str
+        What to compute of the values under the footprint. The names are from
+        `skimage.filters.rank`:
+
+        - ``"mean"``, ``"median"``, ``"minimum"``, ``"maximum"`` and ``"sum"``; means are rounded
+          down.
+        - ``"geometric_mean"``: of the values plus 1, minus 1, rounded to the nearest integer.
+        - ``"modal"``: the most frequent value, and of several the lowest.
+        - ``"gradient"``: the maximum minus the minimum.
+        - ``"pop"``: the number of voxels under the footprint.
+        - ``"threshold"``: 1 where the voxel is above the mean, otherwise 0.
+        - ``"otsu"``: the threshold by Otsu's method.
+        - ``"subtract_mean"``: half of the voxel minus the mean, plus 127 (32767 for uint16).
+        - ``"equalize"``: the fraction of values up to the voxel's, times the largest number
+          of the dtype.
+        - ``"noise_filter"``: the distance to the nearest value of a neighbour. It is 0 where a
+          neighbour has the same value. The values 0 and 255 (65535 for uint16) count as neighbours.
+    %(size)s
+    %(footprint)s
+    %(axes)s
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype. Sums and numbers of voxels wrap around in this dtype: convert
+        the volume to uint16 for larger ones. If no voxel of the volume is under the footprint, the
+        result is 0.
+
+    See Also
+    --------
+    entropy : the number of bits of the values.
+    autolevel : stretches the contrast around each voxel.
+    median_filter : a median that extends the volume beyond its edges.
+    rank_filter : selects a value by its rank.
+
+    Notes
+    -----
+    Voxels beyond the edges are ignored. The result equals scikit-image's. For uint16,
+    ``"equalize"``, ``"noise_filter"`` and ``"subtract_mean"`` of scikit-image use the maximum of
+    the image instead of 65535. The time grows with the number of rows of the footprint, not
+    columns.
+
+    %(halo)s
+
+    References
+    ----------
+    `skimage.filters.rank`.
+
+    Examples
+    --------
+    Replace each voxel with the most frequent class around it:
+
+    >>> classes = bv.open(np.array([[5, 5, 1, 5, 2, 2]], "u1"))
+    >>> np.asarray(bv.local_rank(classes, "modal", (1, 3)))
+    array([[5, 5, 5, 1, 2, 2]], dtype=uint8)
+    """
+    name = "local_rank"
+    volume = as_volume(volume)
+    if statistic not in ranks.STATISTICS:
+        names = ", ".join(map(repr, ranks.STATISTICS))
+        raise ValueError(f"{name}: statistic={statistic!r}; use one of {names}")
+    around = Footprint.of(volume, name, size, footprint, 0, axes, "reflect", 0.0)
+    fields = _fields(volume, around, volume.dtype)
+    stage = LocalRank(*fields, statistic, bool(around.inside[around.before]))
+    return stage_in(volume.dtype, volume, stage)
 
 
 @documented_like(entropy)
