@@ -32,9 +32,6 @@ _REGION = (
     "use `bv.regionprops_table(labels)`, which has it for each label by its name in `properties=`"
 )
 _WHOLE_OBJECT = "use `bv.map_labels`, which passes each whole object to a function such as "
-_RESIZED = (
-    "use `bv.zoom`, which resamples by any factors, or `bv.downsample`, which averages blocks"
-)
 _WHOLE_IMAGE = "not available, because each voxel depends on the whole image"
 _CHANNELS = "not available; compute it from the volumes of `bv.channels`"
 _OF_HISTOGRAM = "compute it from the numbers of `bv.histogram`"
@@ -194,9 +191,8 @@ _ROWS = (
     # shapes
     ("crop", f"{_SLICES}; the box of a label is `bbox` of `bv.regionprops_table`"),
     ("slice", _SLICES),
-    ("resize", _RESIZED),
-    ("rescale", f"{_RESIZED}; `bv.rescale_intensity` changes the values"),
-    ("resample", f"{_RESIZED}, or `bv.affine_transform` for another grid"),
+    ("resample_poly", "use `bv.rescale`, which smooths the volume before it shrinks"),
+    ("residue residuez", "not available, because it divides polynomials; use scipy's"),
     (
         "downscale_local_mean",
         "write `bv.downsample(v.astype(float), factors)`, where the factors divide the shape",
@@ -345,9 +341,9 @@ LIBRARIES = {
         ("AdaptiveHistogramEqualization", "use `bv.equalize_adapthist`"),
         ("InvertIntensity", "use `255 - v`, for bytes"),
         ("N4BiasFieldCorrection", "not available; use `bv.fit_bias` for each slice"),
-        ("Resample", "use `bv.affine_transform`, or `bv.zoom`"),
+        ("Resample", "use `bv.resample` for a voxel size, or `bv.affine_transform` for any grid; `anti_aliasing=False` does not smooth"),
         ("BinShrink Shrink", "use `bv.downsample`"),
-        ("Expand", "use `bv.zoom`"),
+        ("Expand", "use `bv.upsample`, or `bv.rescale` for any factors"),
         ("Flip", "use `bv.flip`"),
         ("PermuteAxes", "use `bv.transpose`"),
         ("ConstantPad MirrorPad WrapPad ZeroFluxNeumannPad", "use `bv.pad`"),
