@@ -12531,11 +12531,13 @@ def relabel_sequential(
     labels: Volume,
     offset: int = 1,
     *,
+    by: str = 'label',
+    min_size: int | str = 0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Volume, Table, Table]:
     """Renumber labels without gaps, in order: 1, 2, 3, ...
 
-    Use it after labels have been removed or merged.
+    Use it after labels have been removed or merged, or to sort labels by their size.
 
     Parameters
     ----------
@@ -12543,6 +12545,12 @@ def relabel_sequential(
         Bool or integer labels; 0 is background.
     offset : int, default: 1
         The smallest new label, above 0.
+    by : {"label", "size"}, default: "label"
+        The order of new labels. ``"label"`` keeps the order, and ``"size"`` begins with the label
+        that has the most voxels. Labels of the same size keep their order.
+    min_size : int or str, default: 0
+        Labels with fewer voxels become 0. A number of voxels, or a volume such as
+        ``"0.001 um^3"``, which needs a voxel size.
     dtype : dtype, optional
         The dtype of the result. By default the dtype of ``labels``, or a wider one if ``offset`` and
         the largest possible number of labels need it; uint8 for bool.
@@ -12552,7 +12560,8 @@ def relabel_sequential(
     relabeled : Volume
         The new labels; 0 stays 0.
     forward : Table
-        A lazy table with columns ``label``, ``new_label``, sorted by the first.
+        A lazy table with columns ``label``, ``new_label``, sorted by the first. It has no row for
+        labels that became 0.
     inverse : Table
         The same rows with columns ``new_label``, ``label``, so ``inverse.at(new, "label")`` looks up
         old labels.
@@ -12560,14 +12569,16 @@ def relabel_sequential(
     Raises
     ------
     ValueError
-        If ``offset`` is below 1. On computation, if a label is negative, a new label does not fit
-        ``dtype``, or the labels need more memory than is available.
+        If ``offset`` is below 1, or ``by`` or ``min_size`` is invalid. On computation, if a label
+        is negative, a new label does not fit ``dtype``, or the labels need more memory than is
+        available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
     relabel : replaces labels by given values.
+    remove_small_objects, keep_largest : select labels by size without new numbers.
     join_segmentations : combines the labels of two volumes.
 
     Notes
@@ -12578,7 +12589,8 @@ def relabel_sequential(
 
     References
     ----------
-    `skimage.segmentation.relabel_sequential`, which returns maps as arrays.
+    `skimage.segmentation.relabel_sequential`, which returns maps as arrays. ``by="size"`` is
+    SimpleITK's ``RelabelComponent``.
 
     Examples
     --------
@@ -12588,6 +12600,11 @@ def relabel_sequential(
     array([[0, 2, 2, 1, 3]], dtype=uint8)
     >>> forward.at([7, 9], "new_label"), inverse.at([1], "label")
     (array([2, 3], dtype=uint64), array([2], dtype=uint64))
+
+    Begin with the largest label, and drop the labels of fewer than two voxels:
+
+    >>> np.asarray(bv.relabel_sequential(np.array([[3, 5, 5, 5, 8, 8]]), by="size", min_size=2)[0])
+    array([[0, 1, 1, 1, 2, 2]])
     """
 
 def remove_small_holes(

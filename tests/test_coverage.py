@@ -242,6 +242,7 @@ OPTIONS = {
     "regionprops_table planes": lambda: bv.regionprops_table(
         LABELS[2], V[2], known_properties(2, True), intensity_quantiles=[0.3]
     ),
+    "relabel_sequential by size": lambda: bv.relabel_sequential(LABELS, by="size", min_size=3),
     "resize order 3": lambda: bv.resize(V, 3, order=3),
     "rotate order 3": lambda: bv.rotate(V, 20, axes=(0, 2), reshape=False, order=3),
     "rotate wrap": lambda: bv.rotate(V, 20, mode="grid-wrap"),

@@ -269,8 +269,8 @@ _ROWS = (
 LIBRARIES = {
     "cc3d": (
         ("connected_components", "use `bv.label`; connectivity 6, 18 and 26 is `connectivity=1`, 2 and 3 here"),
-        ("dust", "use `bv.remove_small_objects`"),
-        ("largest_k", "use `bv.keep_largest`"),
+        ("dust", "use `bv.remove_small_objects`, or `bv.relabel_sequential` with `min_size=`"),
+        ("largest_k", "use `bv.keep_largest` with `k=`; `bv.relabel_sequential` with `by='size'` sorts labels by size"),
         ("contacts region_graph", "use `bv.region_adjacency`, a table of touching labels and their faces"),
         ("statistics", "use `bv.regionprops_table`"),
         ("renumber", "use `bv.relabel_sequential`"),
@@ -323,7 +323,7 @@ LIBRARIES = {
         ("DoubleThreshold", "use `bv.apply_hysteresis_threshold`"),
         ("ConnectedThreshold ConfidenceConnected NeighborhoodConnected IsolatedConnected", "use `bv.flood`, or `bv.binary_propagation` of seeds with a `mask=`"),
         ("ConnectedComponent ScalarConnectedComponent", "use `bv.label`; ScalarConnectedComponent is `by_value=True`"),
-        ("RelabelComponent", "use `bv.remove_small_objects` and `bv.relabel_sequential`; labels are not ordered by size"),
+        ("RelabelComponent", "use `bv.relabel_sequential` with `by='size'` and `min_size=`"),
         ("ChangeLabel", "use `bv.relabel`"),
         ("LabelContour", "use `bv.find_boundaries`"),
         ("LabelOverlay LabelToRGB", "use `bv.label2rgb`"),
