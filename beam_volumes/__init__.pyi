@@ -12756,11 +12756,13 @@ def relabel_sequential(
     labels: Volume,
     offset: int = 1,
     *,
+    by: str = 'label',
+    min_size: int | str = 0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Volume, Table, Table]:
     """Renumber labels without gaps, in order: 1, 2, 3, ...
 
-    Use it after labels have been removed or merged.
+    Use it after labels have been removed or merged, or to sort labels by their size.
 
     Parameters
     ----------
@@ -12768,6 +12770,12 @@ def relabel_sequential(
         Bool or integer labels; 0 is background.
     offset : int, default: 1
         The smallest new label, above 0.
+    by : {"label", "size"}, default: "label"
+        The order of new labels. ``"label"`` keeps the order, and ``"size"`` begins with the label
+        that has the most voxels. Labels of the same size keep their order.
+    min_size : int or str, default: 0
+        Labels with fewer voxels become 0. A number of voxels, or a volume such as
+        ``"0.001 um^3"``, which needs a voxel size.
     dtype : dtype, optional
         The dtype of the result. By default the dtype of ``labels``, or a wider one if ``offset`` and
         the largest possible number of labels need it; uint8 for bool.
@@ -12777,7 +12785,8 @@ def relabel_sequential(
     relabeled : Volume
         The new labels; 0 stays 0.
     forward : Table
-        A lazy table with columns ``label``, ``new_label``, sorted by the first.
+        A lazy table with columns ``label``, ``new_label``, sorted by the first. It has no row for
+        labels that became 0.
     inverse : Table
         The same rows with columns ``new_label``, ``label``, so ``inverse.at(new, "label")`` looks up
         old labels.
@@ -12785,14 +12794,16 @@ def relabel_sequential(
     Raises
     ------
     ValueError
-        If ``offset`` is below 1. On computation, if a label is negative, a new label does not fit
-        ``dtype``, or the labels need more memory than is available.
+        If ``offset`` is below 1, or ``by`` or ``min_size`` is invalid. On computation, if a label
+        is negative, a new label does not fit ``dtype``, or the labels need more memory than is
+        available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
     relabel : replaces labels by given values.
+    remove_small_objects, keep_largest : select labels by size without new numbers.
     join_segmentations : combines the labels of two volumes.
 
     Notes
@@ -12803,7 +12814,8 @@ def relabel_sequential(
 
     References
     ----------
-    `skimage.segmentation.relabel_sequential`, which returns maps as arrays.
+    `skimage.segmentation.relabel_sequential`, which returns maps as arrays. ``by="size"`` is
+    SimpleITK's ``RelabelComponent``.
 
     Examples
     --------
@@ -12813,6 +12825,11 @@ def relabel_sequential(
     array([[0, 2, 2, 1, 3]], dtype=uint8)
     >>> forward.at([7, 9], "new_label"), inverse.at([1], "label")
     (array([2, 3], dtype=uint64), array([2], dtype=uint64))
+
+    Begin with the largest label, and drop the labels of fewer than two voxels:
+
+    >>> np.asarray(bv.relabel_sequential(np.array([[3, 5, 5, 5, 8, 8]]), by="size", min_size=2)[0])
+    array([[0, 1, 1, 1, 2, 2]])
     """
 
 def remove_small_holes(
@@ -12939,6 +12956,180 @@ def remove_small_objects(
     array([[0, 0, 1, 1]])
     """
 
+def resample(
+    volume: Volume,
+    voxel_size: float | str | Sequence[float | str],
+    order: int | None = None,
+    mode: str = 'edge',
+    cval: float = 0.0,
+    clip: bool = True,
+    *,
+    anti_aliasing: bool | None = None,
+    anti_aliasing_sigma: float | str | Sequence[float | str] | None = None,
+) -> Volume:
+    """Resample a volume to a given voxel size.
+
+    Use it to make voxels isotropic, or to bring volumes of several microscopes to one scale.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes.
+    voxel_size : float, str or sequence of them
+        The new voxel size, as a number in the volume's unit or a length such as ``"10 nm"``; one
+        value for isotropic voxels or one per axis.
+    order : int, optional
+        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. By default
+        0 for bool volumes, which accept no other order, and 1 for other dtypes. Orders from 2 on compute
+        splines in float64.
+    mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "edge"
+        How to extend the volume beyond its edges, as in `resize`.
+    cval : float, default: 0.0
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
+    clip : bool, default: True
+        Whether to clip splines, which overshoot, to the range of the volume's finite voxels. With
+        ``mode="constant"``, the range includes ``cval``. Orders 0 and 1 do not overshoot.
+    anti_aliasing : bool, optional
+        Whether to smooth the volume with a Gaussian before it shrinks. By default, it is smoothed if an
+        axis shrinks; bool volumes, and integers with ``order=0``, are not.
+    anti_aliasing_sigma : float, str or sequence of them, optional
+        Standard deviation of this Gaussian, in voxels of the volume or as a length such as ``"15 nm"``;
+        one value for all axes or one per axis. By default ``(f - 1) / 2`` for an axis that shrinks by a
+        factor ``f``.
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype and unit with this voxel size. Integers keep their scale, and
+        are rounded half away from zero.
+
+    Raises
+    ------
+    ValueError
+        If the volume has no voxel size, or no unit for a length. If a voxel would be at least
+        twice as large as the volume. If a parameter is out of range, or does not have one entry for each
+        axis. If the volume has no voxels, or is bool with ``anti_aliasing``. On computation, if a
+        volume to clip has only NaN and infinite voxels.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
+
+    See Also
+    --------
+    resize : resizes to a shape, and has further notes.
+    rescale : resizes by factors.
+    affine_transform : transforms to any grid.
+
+    Notes
+    -----
+    The outer corner of the first voxel stays where it is, not the centre. The origin, which is this
+    voxel's centre, therefore moves by half the difference of the voxel sizes. The new number of
+    voxels is the extent divided by the new voxel size, rounded half to even. The opposite corner
+    moves by up to half a new voxel if this division has a remainder.
+
+    One sweep with orders 0 and 1, or with ``clip=False``. Otherwise, an earlier sweep finds the range,
+    and a large result may be stored before it is clipped. Windows contain the slices for smoothing:
+    ``4 * sigma`` on each side, about twice the factor by which an axis shrinks.
+
+    References
+    ----------
+    The ``Resample`` filter of SimpleITK, with this size, spacing and origin. It does not smooth.
+
+    Examples
+    --------
+    >>> stack = bv.open(np.array([[0, 8]], "u1").T, voxel_size=(40, 10), unit="nm")
+    >>> isotropic = bv.resample(stack, "10 nm")
+    >>> isotropic.shape, isotropic.voxel_size, isotropic.origin
+    ((8, 1), (10.0, 10.0), (-15.0, 0.0))
+    >>> np.asarray(isotropic)[:, 0]
+    array([0, 0, 1, 3, 5, 7, 8, 8], dtype=uint8)
+    """
+
+def rescale(
+    volume: Volume,
+    scale: float | Sequence[float],
+    order: int | None = None,
+    mode: str = 'reflect',
+    cval: float = 0.0,
+    clip: bool = True,
+    *,
+    anti_aliasing: bool | None = None,
+    anti_aliasing_sigma: float | str | Sequence[float | str] | None = None,
+) -> Volume:
+    """Resize a volume by factors.
+
+    The volume is smoothed along axes that shrink.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes.
+    scale : float or sequence of float
+        Factors for the number of voxels, which is rounded and at least 1; one value for all axes or
+        one per axis.
+    order : int, optional
+        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. By default
+        0 for bool volumes, which accept no other order, and 1 for other dtypes. Orders from 2 on compute
+        splines in float64.
+    mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "reflect"
+        How to extend the volume beyond its edges, as in `numpy.pad`. ``"constant"`` uses ``cval``, and
+        ``"edge"`` the outer voxels. ``"reflect"`` mirrors the volume without its outer voxels, and
+        ``"symmetric"`` with them. ``"wrap"`` repeats the volume.
+    cval : float, default: 0.0
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
+    clip : bool, default: True
+        Whether to clip splines, which overshoot, to the range of the volume's finite voxels. With
+        ``mode="constant"``, the range includes ``cval``. Orders 0 and 1 do not overshoot.
+    anti_aliasing : bool, optional
+        Whether to smooth the volume with a Gaussian before it shrinks. By default, it is smoothed if an
+        axis shrinks; bool volumes, and integers with ``order=0``, are not.
+    anti_aliasing_sigma : float, str or sequence of them, optional
+        Standard deviation of this Gaussian, in voxels of the volume or as a length such as ``"15 nm"``;
+        one value for all axes or one per axis. By default ``(f - 1) / 2`` for an axis that shrinks by a
+        factor ``f``.
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype and extent, with a new voxel size and origin. Integers keep
+        their scale, and are rounded half away from zero.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis. If the volume has
+        no voxels, or is bool with ``anti_aliasing``. On computation, if a volume to clip has only
+        NaN and infinite voxels.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
+
+    See Also
+    --------
+    resize : resizes to a shape, and has further notes.
+    resample : resizes to a voxel size.
+    zoom : does not smooth.
+    rescale_intensity : changes the values of voxels.
+
+    Notes
+    -----
+    The result keeps the extent of the volume: its voxel size follows from the rounded number of
+    voxels.
+
+    One sweep with orders 0 and 1, or with ``clip=False``. Otherwise, an earlier sweep finds the range,
+    and a large result may be stored before it is clipped. Windows contain the slices for smoothing:
+    ``4 * sigma`` on each side, about twice the factor by which an axis shrinks.
+
+    References
+    ----------
+    `skimage.transform.rescale` with ``preserve_range=True``, which returns floats.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[10, 20, 30, 40]], "u1"), voxel_size=2)
+    >>> half = bv.rescale(v, (1, 0.5))
+    >>> np.asarray(half), half.voxel_size
+    (array([[16, 34]], dtype=uint8), (2.0, 4.0))
+    """
+
 def rescale_intensity(
     volume: Volume,
     in_range: Any = 'image',
@@ -13001,6 +13192,97 @@ def rescale_intensity(
     --------
     >>> np.asarray(bv.rescale_intensity(bv.open(np.array([[51, 102, 153]], "u1"))))
     array([[  0, 128, 255]], dtype=uint8)
+    """
+
+def resize(
+    volume: Volume,
+    output_shape: int | Sequence[int],
+    order: int | None = None,
+    mode: str = 'reflect',
+    cval: float = 0.0,
+    clip: bool = True,
+    *,
+    anti_aliasing: bool | None = None,
+    anti_aliasing_sigma: float | str | Sequence[float | str] | None = None,
+) -> Volume:
+    """Resize a volume to a given shape.
+
+    Use it for data of the shape that a network or a second volume has. The volume is smoothed along
+    axes that shrink.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes.
+    output_shape : int or sequence of int
+        Number of voxels of the result along each axis of space; one number for all axes or one per
+        axis.
+    order : int, optional
+        Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. By default
+        0 for bool volumes, which accept no other order, and 1 for other dtypes. Orders from 2 on compute
+        splines in float64.
+    mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "reflect"
+        How to extend the volume beyond its edges, as in `numpy.pad`. ``"constant"`` uses ``cval``, and
+        ``"edge"`` the outer voxels. ``"reflect"`` mirrors the volume without its outer voxels, and
+        ``"symmetric"`` with them. ``"wrap"`` repeats the volume.
+    cval : float, default: 0.0
+        The value outside of the volume in the constant modes, a number of the volume's dtype.
+    clip : bool, default: True
+        Whether to clip splines, which overshoot, to the range of the volume's finite voxels. With
+        ``mode="constant"``, the range includes ``cval``. Orders 0 and 1 do not overshoot.
+    anti_aliasing : bool, optional
+        Whether to smooth the volume with a Gaussian before it shrinks. By default, it is smoothed if an
+        axis shrinks; bool volumes, and integers with ``order=0``, are not.
+    anti_aliasing_sigma : float, str or sequence of them, optional
+        Standard deviation of this Gaussian, in voxels of the volume or as a length such as ``"15 nm"``;
+        one value for all axes or one per axis. By default ``(f - 1) / 2`` for an axis that shrinks by a
+        factor ``f``.
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype and extent, with a new voxel size and origin. Integers keep
+        their scale, and are rounded half away from zero.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis. If the volume has
+        no voxels, or is bool with ``anti_aliasing``. On computation, if a volume to clip has only
+        NaN and infinite voxels.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or is bool with an order above 0.
+
+    See Also
+    --------
+    rescale : resizes by factors.
+    resample : resizes to a voxel size.
+    downsample : combines the voxels of windows, for integer factors.
+
+    Notes
+    -----
+    The result keeps the extent of the volume. Its voxel ``i`` is at position ``(i + 0.5) * f - 0.5``
+    in the volume, and ``f`` is the ratio of the two numbers of voxels.
+
+    One sweep with orders 0 and 1, or with ``clip=False``. Otherwise, an earlier sweep finds the range,
+    and a large result may be stored before it is clipped. Windows contain the slices for smoothing:
+    ``4 * sigma`` on each side, about twice the factor by which an axis shrinks.
+
+    References
+    ----------
+    `skimage.transform.resize` with ``preserve_range=True``, which returns floats.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[10, 20, 30, 40]], "u1"), voxel_size=2)
+    >>> small = bv.resize(v, (1, 2))
+    >>> np.asarray(small), small.voxel_size, small.origin
+    (array([[16, 34]], dtype=uint8), (2.0, 4.0), (0.0, 1.0))
+
+    Keep the values of labels with ``order=0``, which does not smooth integers:
+
+    >>> np.asarray(bv.resize(v, (1, 8), order=0))
+    array([[10, 10, 20, 20, 30, 30, 40, 40]], dtype=uint8)
     """
 
 def rfftn(
@@ -16935,6 +17217,7 @@ def zoom(
 
     See Also
     --------
+    rescale : smooths the volume before it shrinks.
     downsample : uses all voxels of windows, for integer factors.
     upsample : uses integer factors.
 
@@ -16943,8 +17226,8 @@ def zoom(
     The result is computed in the same sweep as the volume, and each window reads the slices that it
     needs.
 
-    When shrinking, each voxel of the result uses only two voxels along each axis: smooth the volume
-    first, or use `downsample`.
+    When shrinking, each voxel of the result uses only two voxels along each axis: use `rescale`,
+    which smooths the volume first, or `downsample`.
 
     References
     ----------

@@ -68,6 +68,7 @@ OF_VOLUME = by_name(
     ("maximum_filter1d minimum_filter1d uniform_filter1d h_maxima h_minima", (3,)),
     ("grey_erosion grey_dilation grey_opening grey_closing white_tophat black_tophat", (3,)),
     ("morphological_gradient morphological_laplace upsample downsample zoom shift", (3,)),
+    ("resize rescale", (3,)),
     ("percentile_filter rank_filter", (3, 3)),
     ("diameter_opening diameter_closing", (3,)),
     ("fftn ifftn rfftn fftshift ifftshift butterworth", ()),
@@ -163,6 +164,7 @@ OTHERS = {
     "relabel": lambda: bv.relabel(LABELS, {1: 2}, missing=0),
     "keep_labels": lambda: bv.keep_labels(LABELS, bv.regionprops_table(LABELS), "area", low=1),
     "relabel_sequential": lambda: first(bv.relabel_sequential(LABELS)),
+    "resample": lambda: bv.resample(V.with_space(voxel_size=(3, 2, 1)), 2),
     "rescale_intensity": lambda: bv.rescale_intensity(V, in_range=(0, 90)),
     "rolling_ball": lambda: bv.rolling_ball(V, radius=3),
     "rgb2gray": lambda: bv.rgb2gray(RGB),
@@ -242,6 +244,8 @@ OPTIONS = {
     "regionprops_table planes": lambda: bv.regionprops_table(
         LABELS[2], V[2], known_properties(2, True), intensity_quantiles=[0.3]
     ),
+    "relabel_sequential by size": lambda: bv.relabel_sequential(LABELS, by="size", min_size=3),
+    "resize order 3": lambda: bv.resize(V, 3, order=3),
     "rotate order 3": lambda: bv.rotate(V, 20, axes=(0, 2), reshape=False, order=3),
     "rotate wrap": lambda: bv.rotate(V, 20, mode="grid-wrap"),
     "shift order 5": lambda: bv.shift(F, (0.5, -1.25, 2), order=5, prefilter=False),

@@ -45,6 +45,7 @@ V, M, L = (bv.open(Unread(dtype)) for dtype in ("f4", "?", "i4"))
 COLOURS = bv.open(Unread("u1", (3, 5, 6, 7)), axes="czyx")
 SPECTRUM = bv.stack([V, V], ["real", "imag"])
 FIELD = bv.open(Unread("f4", (3, 5, 6, 7)), axes="czyx")
+SIZED = bv.open(Unread("f4"), voxel_size=2)
 EDGES = {"label_a": [1], "label_b": [2], "affinity_sum": [9], "affinity_count": [1]}
 MERGES = {"label_a": [1], "label_b": [2], "score": [1.0], "size": [2]}
 
@@ -78,6 +79,7 @@ GIVEN = {
     **{f"{name}.image": M for name in ("area_opening", "area_closing")},
     **{"tiles": [V, V], "transforms": [(0, 0, 0), (0, 0, 5)]},
     **{"apply_transforms.transforms": TRANSFORMS, "classifier": FOREST, "max_displacement": 1},
+    **{"output_shape": 3, "scale": 2, "resample.volume": SIZED, "voxel_size": 2},
     **{"template": np.arange(4).reshape(1, 2, 2)},
     **{"coordinates": FIELD, "displacement": FIELD},
 }  # fmt: skip
@@ -167,6 +169,7 @@ LABELS[1:3, 1:4, 1:4], LABELS[3:, 4:, 4:] = 1, 2
 READABLE = {
     id(V): bv.open(VOXELS.astype("f4")),
     id(M): bv.open(VOXELS > 120),
+    id(SIZED): bv.open(VOXELS.astype("f4"), voxel_size=2),
     id(L): bv.open(LABELS),
     id(SPECTRUM): bv.stack([bv.open(VOXELS.astype("f4"))] * 2, ["real", "imag"]),
     id(COLOURS): bv.open(np.stack([VOXELS.astype("u1")] * 3), axes="czyx"),

@@ -32,9 +32,6 @@ _REGION = (
     "use `bv.regionprops_table(labels)`, which has it for each label by its name in `properties=`"
 )
 _WHOLE_OBJECT = "use `bv.map_labels`, which passes each whole object to a function such as "
-_RESIZED = (
-    "use `bv.zoom`, which resamples by any factors, or `bv.downsample`, which averages blocks"
-)
 _WHOLE_IMAGE = "not available, because each voxel depends on the whole image"
 _CHANNELS = "not available; compute it from the volumes of `bv.channels`"
 _OF_HISTOGRAM = "compute it from the numbers of `bv.histogram`"
@@ -194,9 +191,8 @@ _ROWS = (
     # shapes
     ("crop", f"{_SLICES}; the box of a label is `bbox` of `bv.regionprops_table`"),
     ("slice", _SLICES),
-    ("resize", _RESIZED),
-    ("rescale", f"{_RESIZED}; `bv.rescale_intensity` changes the values"),
-    ("resample", f"{_RESIZED}, or `bv.affine_transform` for another grid"),
+    ("resample_poly", "use `bv.rescale`, which smooths the volume before it shrinks"),
+    ("residue residuez", "not available, because it divides polynomials; use scipy's"),
     (
         "downscale_local_mean",
         "write `bv.downsample(v.astype(float), factors)`, where the factors divide the shape",
@@ -272,8 +268,8 @@ _ROWS = (
 LIBRARIES = {
     "cc3d": (
         ("connected_components", "use `bv.label`; connectivity 6, 18 and 26 is `connectivity=1`, 2 and 3 here"),
-        ("dust", "use `bv.remove_small_objects`"),
-        ("largest_k", "use `bv.keep_largest`"),
+        ("dust", "use `bv.remove_small_objects`, or `bv.relabel_sequential` with `min_size=`"),
+        ("largest_k", "use `bv.keep_largest` with `k=`; `bv.relabel_sequential` with `by='size'` sorts labels by size"),
         ("contacts region_graph", "use `bv.region_adjacency`, a table of touching labels and their faces"),
         ("statistics", "use `bv.regionprops_table`"),
         ("renumber", "use `bv.relabel_sequential`"),
@@ -326,7 +322,7 @@ LIBRARIES = {
         ("DoubleThreshold", "use `bv.apply_hysteresis_threshold`"),
         ("ConnectedThreshold ConfidenceConnected NeighborhoodConnected IsolatedConnected", "use `bv.flood`, or `bv.binary_propagation` of seeds with a `mask=`"),
         ("ConnectedComponent ScalarConnectedComponent", "use `bv.label`; ScalarConnectedComponent is `by_value=True`"),
-        ("RelabelComponent", "use `bv.remove_small_objects` and `bv.relabel_sequential`; labels are not ordered by size"),
+        ("RelabelComponent", "use `bv.relabel_sequential` with `by='size'` and `min_size=`"),
         ("ChangeLabel", "use `bv.relabel`"),
         ("LabelContour", "use `bv.find_boundaries`"),
         ("LabelOverlay LabelToRGB", "use `bv.label2rgb`"),
@@ -344,9 +340,9 @@ LIBRARIES = {
         ("AdaptiveHistogramEqualization", "use `bv.equalize_adapthist`"),
         ("InvertIntensity", "use `255 - v`, for bytes"),
         ("N4BiasFieldCorrection", "not available; use `bv.fit_bias` for each slice"),
-        ("Resample", "use `bv.affine_transform`, or `bv.zoom`"),
+        ("Resample", "use `bv.resample` for a voxel size, or `bv.affine_transform` for any grid; `anti_aliasing=False` does not smooth"),
         ("BinShrink Shrink", "use `bv.downsample`"),
-        ("Expand", "use `bv.zoom`"),
+        ("Expand", "use `bv.upsample`, or `bv.rescale` for any factors"),
         ("Flip", "use `bv.flip`"),
         ("PermuteAxes", "use `bv.transpose`"),
         ("ConstantPad MirrorPad WrapPad ZeroFluxNeumannPad", "use `bv.pad`"),

@@ -28,7 +28,13 @@ WORDS = {
     "split touching": ("watershed", "distance_transform_edt"),
     "table measure size volume": ("regionprops_table",),
     "edges gradient": ("gaussian_gradient_magnitude", "sobel", "canny"),
-    "rescale shrink resize": ("downsample", "zoom", "rescale_intensity"),
+    "rescale shrink resize resample": (
+        "resize",
+        "rescale",
+        "resample",
+        "downsample",
+        "rescale_intensity",
+    ),
 }
 #: Values that a new step begins with, for parameters that need one.
 STARTS: dict[str, Any] = {
@@ -37,6 +43,7 @@ STARTS: dict[str, Any] = {
     "size": 3,
     "factors": 2,
     "zoom": 0.5,
+    "scale": 0.5,
     "q": 50,
     "percentile": 50,
     "axis": 0,

@@ -58,7 +58,7 @@ QUERIES = {
     "out of memory": "how-to/memory",
     "gaussian blur": "functions/gaussian_filter",
     "gaussian_filter": "functions/gaussian_filter",
-    "resize": "functions/zoom",
+    "resize": "functions/resize",
     "open czi file": "reference/formats",
     "read dicom": "reference/formats",
     "s3 bucket": "reference/formats",

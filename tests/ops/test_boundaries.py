@@ -117,6 +117,59 @@ def test_consecutive_labels(data):
     assert back.to_pydict() == dict(reversed(table.to_pydict().items()))
 
 
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_labels_by_size(data):
+    draw = data.draw
+    labels = patches(draw)
+    offset, minimum = draw(st.sampled_from([1, 4])), draw(st.sampled_from([0, 1, 9, 30, 10**6]))
+    by = draw(st.sampled_from(["label", "size", "size"]))
+    results = bv.relabel_sequential(labels, offset, by=by, min_size=minimum)
+    got, table, back = bv.compute(*results, **parts(draw, labels.shape))
+    old, counts = np.unique(labels[labels != 0], return_counts=True)
+    order = np.argsort(-counts, kind="stable") if by == "size" else np.arange(len(old))
+    old = old[order[counts[order] >= minimum]]
+    new = list(range(offset, offset + len(old)))
+    assert back.to_pydict() == {"new_label": new, "label": old.astype("u8").tolist()}
+    pairs = sorted(zip(old.astype("u8").tolist(), new, strict=True))
+    assert list(zip(*table.to_pydict().values(), strict=True)) == pairs
+    expected = np.zeros(labels.shape, "i8")
+    for a, b in zip(old, new, strict=True):
+        expected[labels == a] = b
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("minimum", [0, 20])
+def test_labels_by_size_are_those_of_simpleitk(minimum):
+    itk = pytest.importorskip("SimpleITK")
+    labels = np.random.default_rng(3).integers(0, 60, (6, 20, 22)).astype("u4") ** 2 // 20
+    image = itk.GetImageFromArray(labels)
+    theirs = itk.RelabelComponent(image, minimumObjectSize=minimum, sortByObjectSize=True)
+    new, _, _ = bv.relabel_sequential(labels, by="size", min_size=minimum)
+    found = bv.compute(new, runner=None, slab=(2, 9, 22))
+    np.testing.assert_array_equal(found, itk.GetArrayFromImage(theirs))
+
+
+def test_many_labels_by_size_in_a_pipeline(tmp_path):
+    """Of several shards, by several rounds; sizes in voxels or as a volume."""
+    sizes = np.tile([1, 2, 3, 4], 12_000)
+    labels = np.repeat(np.arange(1, 48_001), sizes).astype("u4").reshape(6, 100, 200)
+    v = bv.open(labels, voxel_size=2, unit="um")
+    new, forward, inverse = bv.relabel_sequential(v, by="size", min_size="16 um^3")
+    target = new.to(tmp_path / "new.zarr", chunks=(2, 50, 200))
+    stored, table, back = bv.compute(
+        target, forward, inverse, slab=(2, 50, 200), runner="FnApiRunner"
+    )
+    kept = np.flatnonzero(sizes >= 2)
+    order = kept[np.argsort(-sizes[kept], kind="stable")] + 1
+    lookup = np.zeros(48_001, "u4")
+    lookup[order] = np.arange(1, len(order) + 1)
+    np.testing.assert_array_equal(stored, lookup[labels])
+    np.testing.assert_array_equal(back["label"], order)
+    np.testing.assert_array_equal(table["label"], kept + 1)
+    np.testing.assert_array_equal(table["new_label"], lookup[kept + 1])
+
+
 @settings(max_examples=examples(30), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_joined_segmentations(data):
@@ -173,6 +226,9 @@ def test_what_is_refused():
         (lambda: bv.label2rgb(labels, bg_label=-1), ValueError, "bg_label=-1"),
         (lambda: bv.relabel_sequential(labels, 0), ValueError, "offset"),
         (lambda: bv.relabel_sequential(labels, dtype="f4"), TypeError, "integers"),
+        (lambda: bv.relabel_sequential(labels, by="area"), ValueError, "by='area'"),
+        (lambda: bv.relabel_sequential(labels, min_size=-1), ValueError, "min_size=-1"),
+        (lambda: bv.relabel_sequential(labels, min_size="1 um^2"), ValueError, "voxel size"),
         (lambda: bv.join_segmentations(labels, labels[:, :2]), ValueError, "do not match"),
         (
             lambda: bv.compute(bv.relabel_sequential(labels, 255, dtype="u1")[0], runner=None),

@@ -74,6 +74,8 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "random_noise": ({"mode": "gaussian"}, {"mode": "poisson", "peak": 9}),
     "rank_filter": ({"rank": 3, **_SIZE}, {"rank": 3, **_BALL}),
     "relabel": ({"mapping": ([1, 2], [2, 1]), "missing": 0},),
+    "rescale": ({"scale": 0.7}, {"scale": 0.7, "order": 0}),
+    "resize": ({"output_shape": 9}, {"output_shape": 9, "order": 0}),
     "rolling_ball": ({"radius": 2},),
     **dict.fromkeys(
         ("richardson_lucy", "richardson_lucy_residuals"),
@@ -100,9 +102,12 @@ COLOURS = ("rgb2hed", "hed2rgb", "rgb2gray", "rgb2hsv", "separate_stains", "comb
 WITH_CHANNELS = (*COLOURS, "sel", "watershed_affinities")
 #: Parameters that are volumes with a channel for each axis.
 FIELDS = ("coordinates", "displacement")
-#: Operations that compile no kernels.
+#: Operations that compile no kernels, or only kernels of `rescale`.
 FOURIER = (*(f"fourier_{name}" for name in ("ellipsoid", "gaussian", "shift", "uniform")), "irfftn")
-OTHERS = ("classify", "keep_labels", "match_template", "meshes", "predict", *FOURIER)
+OTHERS = (
+    *("classify", "keep_labels", "match_template", "meshes", "predict", "resample"),
+    *FOURIER,
+)
 CALLS |= {name: ({"matrix": np.eye(3)},) for name in COLOURS if "stains" in name}
 CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilation", "erosion")}
 

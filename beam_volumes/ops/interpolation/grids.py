@@ -159,7 +159,7 @@ def shift(
     how = Interpolation.of(v, "shift", order, mode, cval, prefilter)
     by = par.per_axis(shift, v.space.visible, 0.0, "shift")
     moved = [(-_signed(v, s, a), 1.0, 0.0) for a, s in enumerate(by)]
-    return _by_axes(v, how, moved, v.grid_shape, v.space)
+    return interpolate_axes(v, how, moved, v.grid_shape, v.space)
 
 
 @documented
@@ -199,6 +199,7 @@ def zoom(
 
     See Also
     --------
+    rescale : smooths the volume before it shrinks.
     downsample : uses all voxels of windows, for integer factors.
     upsample : uses integer factors.
 
@@ -206,8 +207,8 @@ def zoom(
     -----
     %(streams)s
 
-    When shrinking, each voxel of the result uses only two voxels along each axis: smooth the volume
-    first, or use `downsample`.
+    When shrinking, each voxel of the result uses only two voxels along each axis: use `rescale`,
+    which smooths the volume first, or `downsample`.
 
     References
     ----------
@@ -237,15 +238,16 @@ def zoom(
     z, y, x = (s if s > 0 else 1.0 for s in scales)
     first = (half * (z - 1), half * (y - 1), half * (x - 1))
     space = v.space.resampled((z, y, x), first)
-    return _by_axes(v, how, [(0.0, s, half) for s in scales], grid, space)
+    return interpolate_axes(v, how, [(0.0, s, half) for s in scales], grid, space)
 
 
-def _by_axes(
+def interpolate_axes(
     v: Volume,
     how: Interpolation,
     positions: Sequence[tuple[float, float, float]],
     grid: Sequence[int],
     space: Space,
+    dtype: np.dtype | None = None,
 ) -> Volume:
     """Interpolate along each axis; ``positions`` has ``shift``, ``scale`` and ``half`` of `Between`."""
     whole = [scale == 1.0 and float(shift).is_integer() for shift, scale, _ in positions]
@@ -265,7 +267,7 @@ def _by_axes(
             )
         else:
             along.append(Along(n))
-    return by_axes(how.name, source, along, grid, space, how.cval, v.dtype)
+    return by_axes(how.name, source, along, grid, space, how.cval, dtype or v.dtype)
 
 
 @documented

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from beam_volumes.across.rounds.ranks import Ranks
+from beam_volumes.across.rounds.sizes import ByLabel, BySize
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, one_channel
@@ -24,17 +25,28 @@ from beam_volumes.ops.pointwise import where
 
 @documented
 def relabel_sequential(
-    labels: Volume, offset: int = 1, *, dtype: DTypeLike | None = None
+    labels: Volume,
+    offset: int = 1,
+    *,
+    by: str = "label",
+    min_size: int | str = 0,
+    dtype: DTypeLike | None = None,
 ) -> tuple[Volume, Table, Table]:
     """Renumber labels without gaps, in order: 1, 2, 3, ...
 
-    Use it after labels have been removed or merged.
+    Use it after labels have been removed or merged, or to sort labels by their size.
 
     Parameters
     ----------
     %(labels)s
     offset : int, default: 1
         The smallest new label, above 0.
+    by : {"label", "size"}, default: "label"
+        The order of new labels. ``"label"`` keeps the order, and ``"size"`` begins with the label
+        that has the most voxels. Labels of the same size keep their order.
+    min_size : int or str, default: 0
+        Labels with fewer voxels become 0. A number of voxels, or a volume such as
+        ``"0.001 um^3"``, which needs a voxel size.
     dtype : dtype, optional
         The dtype of the result. By default the dtype of ``labels``, or a wider one if ``offset`` and
         the largest possible number of labels need it; uint8 for bool.
@@ -44,7 +56,8 @@ def relabel_sequential(
     relabeled : Volume
         The new labels; 0 stays 0.
     forward : Table
-        A lazy table with columns ``label``, ``new_label``, sorted by the first.
+        A lazy table with columns ``label``, ``new_label``, sorted by the first. It has no row for
+        labels that became 0.
     inverse : Table
         The same rows with columns ``new_label``, ``label``, so ``inverse.at(new, "label")`` looks up
         old labels.
@@ -52,14 +65,16 @@ def relabel_sequential(
     Raises
     ------
     ValueError
-        If ``offset`` is below 1. On computation, if a label is negative, a new label does not fit
-        ``dtype``, or the labels need more memory than is available.
+        If ``offset`` is below 1, or ``by`` or ``min_size`` is invalid. On computation, if a label
+        is negative, a new label does not fit ``dtype``, or the labels need more memory than is
+        available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
 
     See Also
     --------
     relabel : replaces labels by given values.
+    remove_small_objects, keep_largest : select labels by size without new numbers.
     join_segmentations : combines the labels of two volumes.
 
     Notes
@@ -70,7 +85,8 @@ def relabel_sequential(
 
     References
     ----------
-    `skimage.segmentation.relabel_sequential`, which returns maps as arrays.
+    `skimage.segmentation.relabel_sequential`, which returns maps as arrays. ``by="size"`` is
+    SimpleITK's ``RelabelComponent``.
 
     Examples
     --------
@@ -80,10 +96,20 @@ def relabel_sequential(
     array([[0, 2, 2, 1, 3]], dtype=uint8)
     >>> forward.at([7, 9], "new_label"), inverse.at([1], "label")
     (array([2, 3], dtype=uint64), array([2], dtype=uint64))
+
+    Begin with the largest label, and drop the labels of fewer than two voxels:
+
+    >>> np.asarray(bv.relabel_sequential(np.array([[3, 5, 5, 5, 8, 8]]), by="size", min_size=2)[0])
+    array([[0, 1, 1, 1, 2, 2]])
     """
     name = "relabel_sequential"
     labels = one_channel(labels)
     check_labels(labels.dtype, name)
+    if by not in ("label", "size"):
+        raise ValueError(f'{name}: by={by!r} is not available; use "label" or "size"')
+    size = par.extent_in_voxels(labels, min_size, "min_size")
+    if not (par.is_number(size) and 0 <= size < 2**63):
+        raise ValueError(f"{name}: min_size={min_size!r} is not a number of voxels from 0 on")
     first = par.whole_number(offset, "offset", name)
     to = np.dtype(dtype if dtype is not None else labels.dtype)
     to = np.dtype(np.uint8) if to.kind == "b" else to
@@ -95,15 +121,20 @@ def relabel_sequential(
         raise TypeError(f"{name}: dtype={dtype!r}; new labels must be integers")
     if first > np.iinfo(to).max:
         raise ValueError(f"{name}: offset={offset!r} does not fit {to}: give a wider dtype=")
-    forward, inverse = (_ranks(labels, first, inverse, name) for inverse in (False, True))
-    new = by_table(labels, forward, ("label", "new_label"), dtype=to)
-    return new, forward, inverse
-
-
-def _ranks(labels: Volume, first: int, inverse: bool, name: str) -> Table:
     survey = ContingencySurvey(name, (0,))  # of labels with themselves: each has one row
-    each = Table(Barrier.of(survey, (labels.node, labels.node)))
-    return Table(then(Ranks(name, "label_a", first, inverse), [each], name))
+    each, column = Table(Barrier.of(survey, (labels.node, labels.node))), "label_a"
+    voxels, is_by_size, minimum = math.prod(labels.shape), by == "size", math.ceil(size)
+    if is_by_size or minimum > 1:
+        order = BySize(name, voxels, minimum, is_by_size)
+        each, column = Table(then(order, [each], name)), "label"
+    ranks, inverse = (
+        Table(then(Ranks(name, column, first, is_inverse), [each], name))
+        for is_inverse in (False, True)
+    )
+    forward = Table(then(ByLabel(name, voxels), [ranks], name)) if is_by_size else ranks
+    missing = 0 if minimum > 1 else "error"
+    new = by_table(labels, ranks, ("label", "new_label"), missing=missing, dtype=to)
+    return new, forward, inverse
 
 
 @documented

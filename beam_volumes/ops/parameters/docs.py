@@ -322,6 +322,31 @@ order : int, default: 1
     Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic (scipy's
     default). Orders from 2 on compute splines through all voxels, in float64 as in scipy. Integers
     are clipped to the dtype's range.""",
+        "order_of_dtype": """\
+order : int, optional
+    Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. By default
+    0 for bool volumes, which accept no other order, and 1 for other dtypes. Orders from 2 on compute
+    splines in float64.""",
+        "outside_numpy": """\
+mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "reflect"
+    How to extend the volume beyond its edges, as in `numpy.pad`. ``"constant"`` uses ``cval``, and
+    ``"edge"`` the outer voxels. ``"reflect"`` mirrors the volume without its outer voxels, and
+    ``"symmetric"`` with them. ``"wrap"`` repeats the volume.""",
+        "anti_aliasing": """\
+clip : bool, default: True
+    Whether to clip splines, which overshoot, to the range of the volume's finite voxels. With
+    ``mode="constant"``, the range includes ``cval``. Orders 0 and 1 do not overshoot.
+anti_aliasing : bool, optional
+    Whether to smooth the volume with a Gaussian before it shrinks. By default, it is smoothed if an
+    axis shrinks; bool volumes, and integers with ``order=0``, are not.
+anti_aliasing_sigma : float, str or sequence of them, optional
+    Standard deviation of this Gaussian, in voxels of the volume or as a length such as ``"15 nm"``;
+    one value for all axes or one per axis. By default ``(f - 1) / 2`` for an axis that shrinks by a
+    factor ``f``.""",
+        "resizing_sweeps": """\
+One sweep with orders 0 and 1, or with ``clip=False``. Otherwise, an earlier sweep finds the range,
+and a large result may be stored before it is clipped. Windows contain the slices for smoothing:
+``4 * sigma`` on each side, about twice the factor by which an axis shrinks.""",
         "prefilter": """\
 prefilter : bool, default: True
     Whether to compute the coefficients of the spline first, for orders from 2 on. Set it to False

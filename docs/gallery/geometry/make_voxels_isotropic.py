@@ -1,6 +1,6 @@
 """Make voxels isotropic
 
-Filters, networks and meshes often expect voxels that are as deep as they are wide. `zoom`
+Filters, networks and meshes often expect voxels that are as deep as they are wide. `resample`
 interpolates slices between the slices of a stack.
 """
 
@@ -18,15 +18,15 @@ stack = bv.open(image.astype("u1"), voxel_size=size, unit="um")
 bv.preview(stack)
 
 # %%
-# `order=1` interpolates linearly. With `grid_mode=True`, the volume keeps its extent: 4 slices of
-# 0.5 µm replace one of 2 µm.
-linear = bv.zoom(stack, (4, 1, 1), mode="nearest", grid_mode=True)
+# By default, `resample` interpolates linearly. The volume keeps its extent: 4 slices of 0.5 µm
+# replace one of 2 µm.
+linear = bv.resample(stack, "0.5 um")
 print(linear.shape, linear.voxel_size)
 bv.preview(linear, at=(30, 32, 32))
 
 # %%
 # `order=0` repeats the nearest slice. It creates no new values, so use it for labels and masks.
-nearest = bv.zoom(stack, (4, 1, 1), order=0, mode="nearest", grid_mode=True)
+nearest = bv.resample(stack, "0.5 um", order=0)
 bv.preview(nearest, at=(30, 32, 32))
 
 # %%
@@ -34,9 +34,9 @@ assert linear.voxel_size == (0.5, 0.5, 0.5)
 assert len(np.unique(np.asarray(nearest))) == 3 < len(np.unique(np.asarray(linear)))
 
 # %%
-# Alternatively, use `downsample` along y and x. It averages all voxels of a window and saves
-# memory.
-coarse = bv.downsample(stack, (1, 4, 4))
+# Larger voxels save memory. `resample` then smooths y and x first, so no fine detail turns into
+# noise.
+coarse = bv.resample(stack, "2 um")
 print(coarse.shape, coarse.voxel_size)
 assert coarse.voxel_size == (2, 2, 2)
 bv.preview(coarse)
