@@ -271,8 +271,9 @@ def local_rank(
         names = ", ".join(map(repr, ranks.STATISTICS))
         raise ValueError(f"{name}: statistic={statistic!r}; use one of {names}")
     around = Footprint.of(volume, name, size, footprint, 0, axes, "reflect", 0.0)
-    fields = _fields(volume, around, volume.dtype)
-    stage = LocalRank(*fields, statistic, bool(around.inside[around.before]))
+    centred = bool(around.inside[around.before])
+    fields = *_fields(volume, around, volume.dtype), statistic, centred
+    stage = LocalRank(*fields)
     return stage_in(volume.dtype, volume, stage)
 
 

@@ -962,7 +962,6 @@ def butterworth(
         return _filtered(volume, chosen, stage_of)
     widths = [width * (a in chosen) for a in volume.space.visible]
     padded = pad(volume, [(w, w) for w in widths], "edge")
-    inside = tuple(
-        slice(w, w + n) for w, n in zip(widths, volume.shape[-len(widths) :], strict=True)
-    )
-    return _filtered(padded, chosen, stage_of)[(..., *inside)]
+    extents = volume.shape[-len(widths) :]
+    inside = ..., *(slice(w, w + n) for w, n in zip(widths, extents, strict=True))
+    return _filtered(padded, chosen, stage_of)[inside]
