@@ -14,8 +14,7 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary.functions import apply
-from beam_volumes.kernels.filters import entropy as kernels
-from beam_volumes.kernels.filters import local_rank as ranks
+from beam_volumes.kernels.filters import local_rank as kernels
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
 from beam_volumes.ops.filters.stages import Neighbourhood
 from beam_volumes.ops.parameters.building import stage_in
@@ -64,7 +63,7 @@ class LocalRank(Entropy):
     statistic: str
     has_centre: bool
 
-    kernel = staticmethod(ranks.local_rank)
+    kernel = staticmethod(kernels.local_rank)
 
     @property
     def cost(self) -> float:
@@ -81,7 +80,7 @@ class LocalRank(Entropy):
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> tuple[Any, ...]:
         where = self.runs, self.before, out.start, self.shape
-        which = ranks.STATISTICS.index(self.statistic), int(self.has_centre)
+        which = kernels.STATISTICS.index(self.statistic), int(self.has_centre)
         shift = (self.bins.bit_length() - 1) // 2
         # 62 bits for the sum of logarithms, which are below 16.
         scale = 2.0 ** (58 - self.voxels.bit_length())
@@ -267,8 +266,8 @@ def local_rank(
     """
     name = "local_rank"
     volume = as_volume(volume)
-    if statistic not in ranks.STATISTICS:
-        names = ", ".join(map(repr, ranks.STATISTICS))
+    if statistic not in kernels.STATISTICS:
+        names = ", ".join(map(repr, kernels.STATISTICS))
         raise ValueError(f"{name}: statistic={statistic!r}; use one of {names}")
     around = Footprint.of(volume, name, size, footprint, 0, axes, "reflect", 0.0)
     centred = bool(around.inside[around.before])
