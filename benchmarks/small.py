@@ -2,9 +2,10 @@
 
     python benchmarks/small.py [volumes]
 
-Volumes of 64^3 bytes are filtered from zarr to zarr: one `compute` each, `ComputeAll`, and a loop over
-scipy between TensorStore's read and write. They take turns, in blocks of five; the fastest block counts,
-because other work on the machine slows down most of them.
+Volumes of 64^3 bytes are filtered from zarr to zarr, without and with the mean of the result: one
+`compute` each, `ComputeAll`, and a loop over scipy between TensorStore's read and write. They take
+turns, in blocks of five; the fastest block counts, because other work on the machine slows down most
+of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,10 +46,12 @@ def main() -> None:
     for path in paths:
         bv.compute(bv.open(rng.integers(0, 255, (64,) * 3, "u1")).to(path), runner=None)
 
-    def loop(some: list[Path]) -> None:
+    def loop(some: list[Path], mean: bool = False) -> None:
         for path in some:
-            target = bv.gaussian_filter(bv.open(path), 1).to(folder / f"{next(names)}.zarr")
-            bv.compute(target, runner=None, progress=False)
+            filtered = bv.gaussian_filter(bv.open(path), 1)
+            numbers = [bv.mean(filtered)] if mean else []
+            target = filtered.to(folder / f"{next(names)}.zarr")
+            bv.compute(target, *numbers, runner=None, progress=False)
 
     def of(path: Path) -> dict[str, object]:
         return {"out": bv.gaussian_filter(bv.open(path), 1).to(folder / f"{next(names)}.zarr")}
@@ -58,17 +62,21 @@ def main() -> None:
         for path in some:
             each(str(path))
 
-    def scipy_loop(some: list[Path]) -> None:
+    def scipy_loop(some: list[Path], mean: bool = False) -> None:
         for path in some:
             result = scipy.ndimage.gaussian_filter(opened(path).read().result(), 1, output="f4")
             layout = ts.ChunkLayout(chunk_shape=result.shape)
             how = {"dtype": "float32", "shape": result.shape, "chunk_layout": layout, "codec": ZSTD}
             opened(folder / next(names), **how).write(result).result()
+            if mean:
+                result.mean(dtype="f8")
 
     rows: dict[str, Callable[[list[Path]], None]] = {
         "compute in a loop": loop,
         "ComputeAll, of an element": compute_all,
         "scipy with TensorStore": scipy_loop,
+        "compute, with a mean": partial(loop, mean=True),
+        "scipy, with a mean": partial(scipy_loop, mean=True),
     }
     best = dict.fromkeys(rows, (float("inf"), float("inf")))
     for k in range(volumes // BLOCK + 1):

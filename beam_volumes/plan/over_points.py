@@ -58,6 +58,10 @@ class Unfinished(Reduction):
     def zero(self) -> Any:
         return self.whole.zero()
 
+    @property
+    def joins_slices(self) -> bool:
+        return self.whole.joins_slices
+
     def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Any:
         return self.whole.fold_slices(slices, values)
 

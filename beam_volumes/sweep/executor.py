@@ -36,6 +36,9 @@ from beam_volumes.sweep.stage import Block, Work
 from beam_volumes.sweep.survey import Completer, Surveyor, windows_of
 from beam_volumes.sweep.writing import SlabResult, Writes
 
+#: Voxels of slices that a reduction gets as one.
+_JOINED = 1 << 16
+
 
 def sweep(
     program: Program,
@@ -455,19 +458,31 @@ class _Sweep:
                 self.folded[k].feed(voxels, mask)
             return
 
-        def strip(y0: int, y1: int) -> Any:
+        blocks = [voxels, *others] if mask is None else [voxels, *others, mask]
+        # Not if there are fewer slices than threads: strips then divide rows.
+        joins = (
+            reduction.joins_slices
+            and voxels.depth >= self.threads
+            and all(block.has_whole_slices for block in blocks)
+        )
+        step = max(1, _JOINED // (voxels.rows * voxels.cols)) if joins else 1
+
+        def strip(first: int, end: int) -> Any:
             def cut(block: Block) -> list[np.ndarray]:
-                return [block.slice(k, y0, y1) for k in range(block.depth)]
+                if joins:
+                    return [block.joined(a, min(a + step, end)) for a in range(first, end, step)]
+                return [block.slice(k, first, end) for k in range(block.depth)]
 
             where = None if mask is None else cut(mask)
-            start = (z[0], y[0] + y0, x[0])
+            start = (z[0] + first, y[0], x[0]) if joins else (z[0], y[0] + first, x[0])
             return reduction.fold_slices(
                 Slices(cut(voxels), where, tuple(map(cut, others)), start), values
             )
 
         with self._activity("fold", k, z, reduction.name):
+            number = voxels.depth if joins else voxels.rows
             size = voxels.rows * voxels.cols * voxels.depth
-            for state in in_strips(voxels.rows, size, self.threads, strip):
+            for state in in_strips(number, size, self.threads, strip):
                 self._merge(fold, state)
 
     def _merge(self, fold: FoldEdge, state: Any) -> None:

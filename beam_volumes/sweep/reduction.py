@@ -80,6 +80,16 @@ class Reduction(PlainData):
         """`fold` for a reduction of several volumes, or one that depends on positions."""
         return self.fold(view.voxels, view.mask, values)
 
+    @property
+    def joins_slices(self) -> bool:
+        """Whether consecutive slices may come as one slice with all their rows: fewer calls.
+
+        By default, this is so if the reduction gets no positions.
+        """
+        kind = type(self)
+        overridden = kind.fold_view, kind.fold_slices
+        return overridden == (Reduction.fold_view, Reduction.fold_slices)
+
     def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Any:
         """The state of consecutive slices: merges `fold_view` of each.
 

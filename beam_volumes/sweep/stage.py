@@ -75,13 +75,28 @@ class Block:
         y1 = self.rows if y1 is None else y1
         return self.ring[self.slots[k], self.y + y0 : self.y + y1, self.x : self.x + self.cols]
 
+    @property
+    def is_consecutive(self) -> bool:
+        first, n = int(self.slots[0]), len(self.slots)
+        return np.array_equal(self.slots, np.arange(first, first + n))
+
+    @property
+    def has_whole_slices(self) -> bool:
+        """Whether the rows of all slices are equally far apart in the ring."""
+        return self.rows == self.ring.shape[1] and self.is_consecutive
+
+    def joined(self, z0: int, z1: int) -> np.ndarray:
+        """A view of the rows of slices ``z0:z1``, one below the other, if it `has_whole_slices`."""
+        first = int(self.slots[0])
+        whole = self.ring[first + z0 : first + z1]
+        return whole.reshape(-1, whole.shape[2])[:, self.x : self.x + self.cols]
+
     def array(self, y0: int = 0, y1: int | None = None) -> np.ndarray:
         """Rows ``y0:y1`` of all slices as an array: a view if the slots are consecutive."""
         y1 = self.rows if y1 is None else y1
         first, n = int(self.slots[0]), len(self.slots)
-        consecutive = np.array_equal(self.slots, np.arange(first, first + n))
         rows = self.ring[:, self.y + y0 : self.y + y1, self.x : self.x + self.cols]
-        if consecutive:
+        if self.is_consecutive:
             result = rows[first : first + n]
         else:
             # Kernels are compiled for contiguous or strided arrays: the copy has the layout that a

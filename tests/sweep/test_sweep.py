@@ -9,6 +9,7 @@ import scipy.ndimage as ndi
 import tensorstore as ts
 
 import beam_volumes as bv
+from beam_volumes.ops.measure.folds import Mean
 from beam_volumes.sweep import executor
 from beam_volumes.sweep.resources import Arena
 from tests.catalogue import assert_same, voxels
@@ -45,6 +46,26 @@ def test_each_voxel_of_each_stage_is_computed_once_in_a_slab(window, threads):
     users = bv.minimum_filter(a, 5) + bv.uniform_filter(a, (1, 7, 1)) + b
     bv.compute(users, runner=None, window=window, threads=threads, slab=shape)
     assert (first.counts == 1).all() and (second.counts == 1).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 30])
+@pytest.mark.parametrize("window", [1, 5, 16])
+def test_reductions_without_positions_get_slices_joined(monkeypatch, window, threads):
+    x = np.random.default_rng(0).integers(0, 9, (16, 40, 50), "u1")
+    folded = []
+    fold = Mean.fold
+    monkeypatch.setattr(
+        Mean, "fold", lambda *args: folded.append(args[1].shape) or fold(*args), raising=True
+    )
+    v = bv.open(x)
+    # The rings of the filter's input have margins, so their slices are not joined.
+    targets = bv.mean(v, mask=v > 3), bv.mean(bv.gaussian_filter(v, 1)), bv.mean(v)
+    how = {"runner": None, "window": window, "slab": x.shape}
+    masked, _, whole = bv.compute(*targets, threads=threads, **how)
+    assert masked == x[x > 3].mean() and whole == x.mean()
+    joined = [rows for rows, _ in folded if rows > 40]
+    assert bool(joined) == (window > threads)
+    assert sum(rows for rows, _ in folded) == 3 * 16 * 40
 
 
 def test_slabs_compute_only_halos_twice():

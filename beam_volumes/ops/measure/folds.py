@@ -430,6 +430,7 @@ class DistinctCounts(Fold):
     limit: int
 
     cost = 15.0
+    joins_slices = True
 
     @classmethod
     def of(cls, source: Any, limit: int, name: str) -> DistinctCounts:

@@ -250,10 +250,23 @@ class PlaceAlong(Along):
         return self.source.itemsize + 8
 
     def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Parts:
+        if self.axis == 2 and slices.mask is None and self.source.kind != "f":
+            return {self.cells_of(slices): self._in_rows(slices)}
         how = self.kept, self.largest, self.axis, slices.start[self.axis]
         *part, bad = projection.first_extremes(slices.voxels, slices.mask, *how)
         self.strict(bad)
         return {self.cells_of(slices): tuple(part)}
+
+    def _in_rows(self, slices: Slices) -> tuple[np.ndarray, np.ndarray]:
+        """The cells of rows of integers, by numpy's loop for this processor."""
+        rows = np.arange(len(slices.voxels[0]))
+        places = [v.argmax(1) if self.largest else v.argmin(1) for v in slices.voxels]
+        found = np.array([v[rows, p] for v, p in zip(slices.voxels, places, strict=True)])
+        keys = (
+            found.view(accumulate.unsigned(self.source)) ^ accumulate.key_bits(self.source).negative
+        )
+        keys = ~keys if self.largest else keys
+        return keys[..., None], np.array(places, np.int64)[..., None] + slices.start[2]
 
     def joined(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
         first = (a[0] < b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))

@@ -30,6 +30,7 @@ class Covariance(Fold):
     ddof: int
 
     state_bytes = 4096
+    joins_slices = True
 
     @classmethod
     def of(cls, source: Any, ddof: int = 1, name: str = "covariance") -> Covariance:
@@ -117,6 +118,7 @@ class JointHistogram(Counts):
     bins: tuple[Bins, Bins]
 
     cost = 10.0
+    joins_slices = True
 
     @classmethod
     def of(
