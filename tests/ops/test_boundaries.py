@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from skimage import color, segmentation
 
 import beam_volumes as bv
+from tests.peers import peer
 from tests.tiers import examples
 
 DTYPES = ["?", "u1", "u4", "i8"]
@@ -141,7 +142,7 @@ def test_labels_by_size(data):
 
 @pytest.mark.parametrize("minimum", [0, 20])
 def test_labels_by_size_are_those_of_simpleitk(minimum):
-    itk = pytest.importorskip("SimpleITK")
+    itk = peer("SimpleITK")
     labels = np.random.default_rng(3).integers(0, 60, (6, 20, 22)).astype("u4") ** 2 // 20
     image = itk.GetImageFromArray(labels)
     theirs = itk.RelabelComponent(image, minimumObjectSize=minimum, sortByObjectSize=True)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from tests.catalogue import DTYPES, voxels
+from tests.peers import peer
 from tests.tiers import dtypes_drawn, examples
 
 MODES = ["constant", "edge", "reflect", "symmetric", "wrap"]
@@ -157,7 +158,7 @@ def test_voxel_sizes():
 @settings(max_examples=examples(20))
 @given(data=st.data())
 def test_grids_of_simpleitk(order, data):
-    itk = pytest.importorskip("SimpleITK")
+    itk = peer("SimpleITK")
     draw = data.draw
     x = voxels((7, 9, 11), "f4", draw(st.integers(0, 9)))
     old, new = (tuple(draw(st.sampled_from([1.0, 0.7, 2.5, 3])) for _ in x.shape) for _ in "ab")
