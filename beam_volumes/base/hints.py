@@ -535,7 +535,7 @@ def parameter_hint(name: str, known: Sequence[str]) -> str:
 
 
 def check_names(function: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise an error if a given parameter is not among those of a function."""
+    """Raise an error for a parameter that a function does not have."""
     for name in given:
         if name not in known:
             raise TypeError(f"{function} has no parameter {name!r}{parameter_hint(name, known)}")

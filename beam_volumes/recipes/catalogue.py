@@ -54,7 +54,7 @@ _RANGE = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*|\s*")
 _CHOICES = re.compile(r"^\{([^}]*)\}")
 #: The module of the functions that make structuring elements.
 _FOOTPRINTS = "beam_volumes.ops.morphology.footprints"
-#: `Operation.gives` by the annotation of a lazy result; elementary functions return what they are given.
+#: `Operation.gives` by the annotation of a lazy result; functions with "Any" also accept numbers.
 _GIVES = {"Volume": "volume", "Any": "volume", "Scalar": "number", "Table": "table"}
 #: Titles of families of operations, by folder in `ops`.
 FAMILIES = {
