@@ -21,7 +21,7 @@ import psutil
 from beam_volumes.across.rounds import agglomeration as agglomeration_rounds
 from beam_volumes.across.rounds import flow as rounds
 from beam_volumes.across.rounds.agglomeration import Agglomeration
-from beam_volumes.session.spill import Spill
+from beam_volumes.session.local import Spill
 
 Edges = dict[str, np.ndarray]
 THRESHOLD = 180.0

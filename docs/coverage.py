@@ -37,9 +37,8 @@ from skimage import (
 
 import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
-from beam_volumes.base.hints import INSTEAD, LIBRARIES
+from beam_volumes.base.hints import ALIASES, INSTEAD, LIBRARIES
 from beam_volumes.graph.elementwise import SUPPORTED
-from beam_volumes.graph.keywords import ALIASES
 
 SKIMAGE = [exposure, feature, filters, measure, morphology, restoration, segmentation]
 #: All modules of scikit-image with functions that are compared.

@@ -9,7 +9,13 @@ The package, its volumes, the command line and docs/reference/coverage.md share 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Sequence
+from types import FunctionType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _FILES = "use `bv.open`, which opens files and arrays"
 _MANY = "use `bv.open`, which accepts a list or a glob of files"
@@ -460,3 +466,103 @@ def method_hint(name: str, methods: Collection[str], exports: Collection[str]) -
     if close := difflib.get_close_matches(name, exports, 1, 0.75):
         return f"; did you mean bv.{close[0]}(v, ...)?"
     return ""
+
+
+#: Names of parameters in scikit-image that are accepted for ours.
+ALIASES = {"intensity_image": "intensity", "label_image": "labels"}
+#: Names of parameters in other libraries, and their names here.
+_ELSEWHERE = {
+    **{other: (ours,) for other, ours in ALIASES.items()},
+    "input": ("volume", "labels", "mask", "a"),
+    "image": ("volume", "labels", "mask", "a"),
+    "im": ("volume", "labels", "mask", "a"),
+    "array": ("volume", "labels", "mask", "a"),
+    "selem": ("footprint", "structure"),
+    "structuring_element": ("footprint", "structure"),
+    "kernel_size": ("size",),
+    "num_iter": ("iterations",),
+    "ksize": ("size",),
+    "radius": ("size",),
+    "voxel_size": ("spacing",),
+    "sampling": ("spacing",),
+    "num_workers": ("workers",),
+    "n_jobs": ("workers",),
+    "path": ("targets",),
+}
+
+#: Parameters of other libraries that no function here has, and why.
+_NOWHERE = {
+    "output": "results are new and lazy: bv.compute(result.to(path)) writes one",
+    "out": "results are new and lazy: bv.compute(result.to(path)) writes one",
+    "inplace": "results are new, and nothing is changed in place",
+    "in_place": "results are new, and nothing is changed in place",
+    "channel_axis": "channels are an axis c of the volume, and each is filtered by itself",
+    "multichannel": "channels are an axis c of the volume, and each is filtered by itself",
+    "preserve_range": "voxels are never rescaled",
+    "fast_mode": "it is always on",
+    "backend": "there is one backend",
+    "return_num": "labels.num_labels is their number",
+    "scheduler": "runner= chooses where it runs, and workers= and threads= the parallelism",
+    "across": "the function finds objects in each time point. Numbers such as mean and threshold_otsu "
+    "have across='t'; rows of tables identify an object by its t and label together",
+    "chunks": "chunks belong to the output: result.to(path, chunks=...)",
+}
+
+
+def parameter_hint(name: str, known: Sequence[str]) -> str:
+    """Suggest a parameter for an unknown one.
+
+    Examples
+    --------
+    >>> parameter_hint("sgima", ["volume", "sigma"])
+    '; did you mean sigma=?'
+    >>> parameter_hint("intensity_image", ["labels", "intensity"])
+    '; it is intensity= here'
+    """
+    for other in _ELSEWHERE.get(name, ()):
+        if other in known:
+            return f"; it is {other}= here"
+    if name in _NOWHERE:
+        return f": {_NOWHERE[name]}"
+    if close := difflib.get_close_matches(name.lower(), known, 1, 0.6):
+        return f"; did you mean {close[0]}=?"
+    return f"; there are {', '.join(known)}"
+
+
+def check_names(function: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise an error for a parameter that a function does not have."""
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{function} has no parameter {name!r}{parameter_hint(name, known)}")
+
+
+def checked_methods(kind: type[T]) -> type[T]:
+    """Class decorator: the public methods refuse unknown parameters as functions do.
+
+    Examples
+    --------
+    >>> @checked_methods
+    ... class Image:
+    ...     def mean(self, axis=None): ...
+    >>> Image().mean(axes=0)
+    Traceback (most recent call last):
+    TypeError: mean has no parameter 'axes'; did you mean axis=?
+    """
+    for name, method in list(vars(kind).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(kind, name, _checked_method(method))
+    return kind
+
+
+def _checked_method(method: FunctionType) -> Callable[..., Any]:
+    parameters = inspect.signature(method).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return method
+    _, *known = [p.name for p in parameters]
+
+    @functools.wraps(method)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check_names(method.__name__, kwargs, known)
+        return method(self, *args, **kwargs)
+
+    return called

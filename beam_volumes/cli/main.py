@@ -19,31 +19,31 @@ from beam_volumes.version import __version__
 #: By name: the purpose of a verb, and its module, which is imported when the verb is used.
 VERBS = {
     "info": ("describe a volume, a group of volumes, a run, or this machine", "info"),
-    "preview": ("write a picture of three sections of a volume", "preview"),
+    "preview": ("write a picture of three sections of a volume", "view"),
     "convert": (
         "write a volume in another format, with other chunks, or as another dtype",
         "convert",
     ),
     "downsample": ("add coarser levels to a volume that has only one level", "convert"),
-    "chain": ("apply operations in sequence, without a recipe", "chain"),
+    "chain": ("apply operations in sequence, without a recipe", "run"),
     "run": ("run a recipe, for one volume or for each of many", "run"),
     "resume": ("continue a run that was stopped", "runs"),
     "verify": ("check that a run is complete and its outputs can be read", "runs"),
     "report": ("write a page about a run, a volume or a table", "runs"),
     "view": ("show volumes and tables in Neuroglancer, from this machine", "view"),
-    "studio": ("edit a recipe in the browser, with live sections", "studio"),
+    "studio": ("edit a recipe in the browser, with live sections", "view"),
     "check": ("check a recipe, its inputs and the result of each step", "check"),
     "ops": ("list the operations, or show the parameters of one", "reference"),
     "schema": ("print the JSON schema of recipes, for editors", "reference"),
     "completion": ("print the shell code that completes this command's arguments", "reference"),
-    "label": ("number the connected components of a mask", "label"),
-    "stats": ("measure every region of a label volume", "stats"),
+    "label": ("number the connected components of a mask", "labels"),
+    "stats": ("measure every region of a label volume", "labels"),
     "probe": ("measure the receptive field of a network, for the operation predict", "check"),
     "register-slices": ("find the transform of each slice that aligns a stack", "register"),
     "register-frames": ("find the transform of each frame that aligns a movie", "register"),
     "register-tiles": ("find the positions of overlapping tiles", "register"),
     "demo": ("create a stack, run a recipe on it, and show the result", "demo"),
-    "estimate": ("estimate the time and cost of a recipe on a type of machine", "estimate"),
+    "estimate": ("estimate the time and cost of a recipe on a type of machine", "check"),
     "bench": ("time a recipe on a crop and suggest changes", "bench"),
     "worker-pool": ("start workers for Flink and other runners that request them", "services"),
     "expansion-service": (
@@ -81,10 +81,9 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def _add_verb(verbs: Any, name: str) -> None:
-    """Add a verb by ``register`` and ``act`` of its module, or ``register_NAME`` and ``act_NAME``."""
+    """Add a verb by the two functions that ``VERBS`` of its module lists."""
     summary, home = VERBS[name]
-    module = import_module(f"beam_volumes.cli.verbs.{home}")
-    suffix = "" if hasattr(module, "register") else f"_{name.replace('-', '_')}"
+    register, act = import_module(f"beam_volumes.cli.verbs.{home}").VERBS[name]
     found = verbs.add_parser(
         name,
         help=summary,
@@ -104,9 +103,8 @@ def _add_verb(verbs: Any, name: str) -> None:
         action="store_true",
         help="also open networks that are programs (.pt, .pt2); they can read and write any file",
     )
-    act = getattr(module, f"act{suffix}")
     found.set_defaults(act=act, parser=found, others=[], others_to_beam=False)
-    getattr(module, f"register{suffix}")(found)
+    register(found)
 
 
 @contextmanager

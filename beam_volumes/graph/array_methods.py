@@ -8,7 +8,7 @@ import numpy as np
 
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.higher import driver, operations
-from beam_volumes.base.hints import method_hint
+from beam_volumes.base.hints import checked_methods, method_hint
 from beam_volumes.graph import interchange
 from beam_volumes.graph.core import V, VolumeCore
 from beam_volumes.graph.scalar import Scalar
@@ -25,6 +25,7 @@ def _reduced(
     return result
 
 
+@checked_methods
 class ArrayMethods(VolumeCore):
     """Methods of numpy's arrays, for volumes."""
 

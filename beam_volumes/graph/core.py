@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from beam_volumes.base.geometry import Triple
+from beam_volumes.base.hints import checked_methods
 from beam_volumes.base.space import Space
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.elementwise import Elementwise
@@ -18,6 +19,7 @@ from beam_volumes.graph.nodes import Node, SourceNode, StageNode
 V = TypeVar("V", bound="VolumeCore")
 
 
+@checked_methods
 class VolumeCore:
     """The data of a `Volume`: one node per channel, and the space of its voxels."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import dis
 import functools
 import inspect
@@ -15,51 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.hints import ALIASES, check_names
 from beam_volumes.graph.kinds import Kind, ParameterError, kinds_of, short
 from beam_volumes.graph.volume import Volume
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-#: Names of parameters in scikit-image that are accepted for ours.
-ALIASES = {"intensity_image": "intensity", "label_image": "labels"}
-#: Names of parameters in other libraries, and their names here.
-_ELSEWHERE = {
-    **{other: (ours,) for other, ours in ALIASES.items()},
-    "input": ("volume", "labels", "mask", "a"),
-    "image": ("volume", "labels", "mask", "a"),
-    "im": ("volume", "labels", "mask", "a"),
-    "array": ("volume", "labels", "mask", "a"),
-    "selem": ("footprint", "structure"),
-    "structuring_element": ("footprint", "structure"),
-    "kernel_size": ("size",),
-    "num_iter": ("iterations",),
-    "ksize": ("size",),
-    "radius": ("size",),
-    "voxel_size": ("spacing",),
-    "sampling": ("spacing",),
-    "num_workers": ("workers",),
-    "n_jobs": ("workers",),
-    "path": ("targets",),
-}
-
-#: Parameters of other libraries that no function here has, and why.
-_NOWHERE = {
-    "output": "results are new and lazy: bv.compute(result.to(path)) writes one",
-    "out": "results are new and lazy: bv.compute(result.to(path)) writes one",
-    "inplace": "results are new, and nothing is changed in place",
-    "in_place": "results are new, and nothing is changed in place",
-    "channel_axis": "channels are an axis c of the volume, and each is filtered by itself",
-    "multichannel": "channels are an axis c of the volume, and each is filtered by itself",
-    "preserve_range": "voxels are never rescaled",
-    "fast_mode": "it is always on",
-    "backend": "there is one backend",
-    "return_num": "labels.num_labels is their number",
-    "scheduler": "runner= chooses where it runs, and workers= and threads= the parallelism",
-    "across": "the function finds objects in each time point. Numbers such as mean and threshold_otsu "
-    "have across='t'; rows of tables identify an object by its t and label together",
-    "chunks": "chunks belong to the output: result.to(path, chunks=...)",
-}
-
 
 #: Parameters of numbers, and the parameters that follow there in scipy or scikit-image if an array is given.
 _OF_ARRAYS = {"size": ("footprint",), "axis": ("labels", "index")}
@@ -82,24 +41,6 @@ _PREFIX = re.compile(r"(\w+)(:| needs\b| takes\b)")
 _PARAMETER = re.compile(r"(\w+)=")
 #: Whether a function with `named_checked` is running.
 _INSIDE: ContextVar[bool] = ContextVar("_INSIDE", default=False)
-
-
-def meant(name: str, known: Sequence[str]) -> str:
-    """Suggest a parameter for an unknown one.
-
-    Examples
-    --------
-    >>> meant("sgima", ["volume", "sigma"]), meant("intensity_image", ["labels", "intensity"])
-    ('; did you mean sigma=?', '; it is intensity= here')
-    """
-    for other in _ELSEWHERE.get(name, ()):
-        if other in known:
-            return f"; it is {other}= here"
-    if name in _NOWHERE:
-        return f": {_NOWHERE[name]}"
-    if close := difflib.get_close_matches(name.lower(), known, 1, 0.6):
-        return f"; did you mean {close[0]}=?"
-    return f"; there are {', '.join(known)}"
 
 
 def checked_keywords(function: Function, *, names_call: bool = False) -> Function:
@@ -141,11 +82,8 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
                 f"{function.__name__} takes {', '.join(places)} by position; "
                 f"give {'=, '.join(by_name)}= by name"
             )
-        for name in kwargs:
-            if name not in known and not has_others:
-                raise TypeError(
-                    f"{function.__name__} has no parameter {name!r}{meant(name, known)}"
-                )
+        if not has_others:
+            check_names(function.__name__, kwargs, known)
         given = [*zip(places, args, strict=False), *kwargs.items()]
         if rest is not None:
             given += [(rest, value) for value in args[len(places) :]]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.higher import html_of, operations
+from beam_volumes.base.hints import checked_methods
 from beam_volumes.base.text import filled, format_bytes
 from beam_volumes.graph.array_methods import ArrayMethods
 from beam_volumes.graph.core import cast, rounded
@@ -36,6 +37,7 @@ MAX_CHANNELS = 4096
 _OF_RUNS = ("memory", "workers", "runner", "resume", "overwrite", "progress", "slab", "threads")
 
 
+@checked_methods
 class Volume(ArrayMethods, LazyOperators):
     """A lazy volume of voxels, opened or computed from other volumes.
 

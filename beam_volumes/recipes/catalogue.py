@@ -20,6 +20,7 @@ import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.elementwise import SUPPORTED
+from beam_volumes.graph.kinds import split
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
@@ -53,6 +54,8 @@ _RANGE = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*|\s*")
 _CHOICES = re.compile(r"^\{([^}]*)\}")
 #: The module of the functions that make structuring elements.
 _FOOTPRINTS = "beam_volumes.ops.morphology.footprints"
+#: `Operation.gives` by the annotation of a lazy result; functions with "Any" also accept numbers.
+_GIVES = {"Volume": "volume", "Any": "volume", "Scalar": "number", "Table": "table"}
 #: Titles of families of operations, by folder in `ops`.
 FAMILIES = {
     "filters": "filters",
@@ -129,6 +132,11 @@ class Parameter:
     text: str = ""
 
     @property
+    def types(self) -> list[str]:
+        """The alternatives of the annotation."""
+        return split(self.annotation, "|")
+
+    @property
     def volume(self) -> str:
         """Kind of steps it accepts: ``"volume"``, ``"volume or number"``, ``"volumes"``, or ``""``.
 
@@ -139,15 +147,14 @@ class Parameter:
         """
         if self.annotation == "Sequence[Volume]":
             return "volumes"
-        words = self.annotation.split(" | ")
-        if "Volume" not in words:
+        if "Volume" not in self.types:
             return ""
-        return "volume or number" if "Scalar" in words else "volume"
+        return "volume or number" if "Scalar" in self.types else "volume"
 
     @property
     def is_table(self) -> bool:
         """Whether it accepts a table: the result of a step, or the path of files."""
-        return "Table" in self.annotation.split(" | ")
+        return "Table" in self.types
 
     @property
     def is_path(self) -> bool:
@@ -167,7 +174,7 @@ class Parameter:
     @property
     def is_text(self) -> bool:
         """Whether only text is accepted."""
-        return set(_types(self.annotation)) <= {"str", "None"}
+        return set(self.types) <= {"str", "None"}
 
     @property
     def is_number(self) -> bool:
@@ -178,7 +185,7 @@ class Parameter:
         >>> Parameter("sigma", "float | Sequence[float] | str", "").is_number
         True
         """
-        return not self.volume and not {"int", "float"}.isdisjoint(_types(self.annotation))
+        return not self.volume and not {"int", "float"}.isdisjoint(self.types)
 
     @property
     def is_flag(self) -> bool:
@@ -187,7 +194,7 @@ class Parameter:
     @property
     def is_sequence(self) -> bool:
         """Whether a single value must be put into a list."""
-        kinds = [t for t in _types(self.annotation) if t != "None"]
+        kinds = [t for t in self.types if t != "None"]
         return bool(kinds) and all(k.startswith(("Sequence", "Iterable", "tuple")) for k in kinds)
 
     def listed(self, value: Any) -> Any:
@@ -223,7 +230,7 @@ class Operation:
     summary: str
     #: One of `FAMILIES`.
     family: str = "arithmetic"
-    #: ``"volume"``, ``"volumes"``, ``"number"`` or ``"table"``.
+    #: ``"volume"``, ``"volumes"``, ``"number"`` or ``"table"``; "" if the result is not lazy.
     gives: str = "volume"
 
     @property
@@ -420,11 +427,8 @@ def _is_operation(function: Any) -> bool:
         return False
     signature = inspect.signature(function)
     needed = [_text(p.annotation) for p in signature.parameters.values() if p.default is p.empty]
-    is_eager = re.search(
-        r"list\[|ComputedTable|ndarray|PixelClassifier", _text(signature.return_annotation)
-    )
     first = next(iter(signature.parameters.values()), None)
-    if is_eager or any(n.startswith("Callable") for n in needed):
+    if not _gives(signature.return_annotation) or any(n.startswith("Callable") for n in needed):
         return False
     if first is None or first.kind is first.VAR_POSITIONAL:
         return False
@@ -466,26 +470,8 @@ def operation_of(function: Callable[..., Any]) -> Operation:
         parameters,
         " ".join(text.partition("\n\n")[0].split()),
         _family(name),
-        _gives(str(signature.return_annotation)),
+        _gives(signature.return_annotation),
     )
-
-
-def _types(annotation: str) -> list[str]:
-    """Split a union into its parts, except inside brackets.
-
-    Examples
-    --------
-    >>> _types("float | Sequence[float | str] | None")
-    ['float', 'Sequence[float | str]', 'None']
-    """
-    parts, depth = [""], 0
-    for letter in annotation:
-        depth += (letter == "[") - (letter == "]")
-        if letter == "|" and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts]
 
 
 def _kind(text: str, annotation: str) -> str:
@@ -495,12 +481,13 @@ def _kind(text: str, annotation: str) -> str:
     return found.replace("Volume", "volume").replace("Scalar", "number") or annotation
 
 
-def _gives(annotation: str) -> str:
-    if annotation.startswith("tuple[Volume"):
-        return "volumes"
-    if "Scalar" in annotation:
-        return "number"
-    return "table" if annotation == "Table" else "volume"
+def _gives(annotation: Any) -> str:
+    """Return `Operation.gives` for the annotation of a result; "" if it is not lazy."""
+    kind = split(_text(annotation), "|")[0]
+    if kind.startswith("tuple["):
+        first = split(kind[6:-1], ",")[0]
+        return "volumes" if first == "Volume" else _GIVES.get(first, "")
+    return _GIVES.get(kind, "")
 
 
 def _family(name: str) -> str:

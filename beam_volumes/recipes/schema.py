@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from beam_volumes.graph.kinds import split
 from beam_volumes.plan.run_options import RECIPE_OPTIONS, USER_OPTIONS
 from beam_volumes.recipes.catalogue import (
     OPEN_OPTIONS,
@@ -126,7 +127,7 @@ def _parameter(p: Parameter) -> Schema:
     """Return the schema of a parameter, with ``${name}`` and ``{step: name}`` where allowed."""
     if p.volume:
         return {"anyOf": [_NAME, {"type": ["number", "null"]}]}
-    if p.annotation == "bool":
+    if p.is_flag:
         return {"anyOf": [{"type": "boolean"}, _VARIABLE], "default": p.default}
     if p.choices and p.is_text and p.kind.rstrip().endswith("}"):
         return {"anyOf": [{"enum": list(p.choices)}, _VARIABLE], "default": p.default}
@@ -137,7 +138,7 @@ def _parameter(p: Parameter) -> Schema:
 
 def _simple(annotation: str, *others: Schema) -> Schema:
     """Return the schema of an annotation of scalars; empty if it allows other types."""
-    kinds = [part.strip() for part in annotation.split("|")]
+    kinds = split(annotation, "|")
     if not set(kinds) <= _SIMPLE.keys():
         return {}  # a list, an array, a footprint: the operation itself checks it
     return {"anyOf": [*(_SIMPLE[kind] for kind in kinds), _VARIABLE, *others]}

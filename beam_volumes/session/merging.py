@@ -13,7 +13,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
 from beam_volumes.session.numbers import InJournal, numbers_of, resolve_numbers
-from beam_volumes.session.points.outputs import finish_tables
+from beam_volumes.session.points import finish_tables
 from beam_volumes.session.session import Session
 from beam_volumes.storage.formats.unfinished import outside
 from beam_volumes.sweep.program import Surveyed

@@ -25,7 +25,7 @@ from beam_volumes.runs.record import Record, packed, ranges
 from beam_volumes.session import merging
 from beam_volumes.session.heartbeat import OnPart, reported, reported_compilations
 from beam_volumes.session.numbers import resolve_numbers
-from beam_volumes.session.points.compute import compute_point
+from beam_volumes.session.points import compute_point
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.storage.places.context import configure

@@ -33,18 +33,17 @@ from beam_volumes.transforms.failures import Failed  # noqa: E402
 from beam_volumes.transforms.slab import Slab, SlabKey  # noqa: E402
 from beam_volumes.transforms.steps.components import (  # noqa: E402
     LabelComponents,
+    LabelSlabs,
     MergeEquivalences,
     RelabelSlabs,
 )
 from beam_volumes.transforms.steps.grids import SlabGrid  # noqa: E402
-from beam_volumes.transforms.steps.labels import LabelSlabs  # noqa: E402
-from beam_volumes.transforms.steps.measure import MeasureSlabs  # noqa: E402
+from beam_volumes.transforms.steps.measure import MeasureSlabs, RegionTable  # noqa: E402
 from beam_volumes.transforms.steps.predict import Predict  # noqa: E402
 from beam_volumes.transforms.steps.read_all import ReadAll  # noqa: E402
 from beam_volumes.transforms.steps.register import RegisterTiles  # noqa: E402
 from beam_volumes.transforms.steps.scan import SlabScan  # noqa: E402
 from beam_volumes.transforms.steps.slabs import ApplyStages, ReadSlabs  # noqa: E402
-from beam_volumes.transforms.steps.tables import RegionTable  # noqa: E402
 from beam_volumes.transforms.steps.watch import WatchSlices  # noqa: E402
 from beam_volumes.transforms.steps.write import WriteSlabs  # noqa: E402
 

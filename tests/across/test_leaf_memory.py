@@ -9,7 +9,7 @@ from beam_volumes.across.agglomeration import Boundaries
 from beam_volumes.across.rounds.agglomeration import LEAF, Agglomeration
 from beam_volumes.across.rounds.cutting import Cutting
 from beam_volumes.across.rounds.floods import Floods
-from beam_volumes.session.spill import Spill
+from beam_volumes.session.local import Spill
 from tests.tiers import thorough
 
 SHARD = 1 << 16

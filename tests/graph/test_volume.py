@@ -1,5 +1,7 @@
 """Volumes: slicing, numpy's protocols, and refused requests."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.ndimage as ndi
@@ -182,4 +184,18 @@ def test_lengths_with_units():
 )
 def test_parameters_that_are_refused(v, call, part):
     with pytest.raises(ValueError, match=part):
+        call(v)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda v: v.mean(foo=1), "mean has no parameter 'foo'; there are axis, dtype, out"),
+        (lambda v: v.max(axes=0), "max has no parameter 'axes'; did you mean axis=?"),
+        (lambda v: v.sel(t=0), "sel has no parameter 't'; there are c"),
+        (lambda v: v.astype("u1", casting="safe"), "astype has no parameter 'casting'; there are"),
+    ],
+)
+def test_methods_refuse_unknown_parameters_as_functions_do(v, call, text):
+    with pytest.raises(TypeError, match=re.escape(text)):
         call(v)

@@ -16,7 +16,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.utils import proto_utils
 
 import beam_volumes as bv
-from beam_volumes.session.process_cache import OncePerProcess
+from beam_volumes.session.session import OncePerProcess
 from beam_volumes.storage.places import context
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
-from beam_volumes.show.block import subsampled
 from beam_volumes.show.pages.report import report
+from beam_volumes.show.pages.volume_page import subsampled
 
 
 class Closed(HTMLParser):

@@ -135,7 +135,7 @@ def test_the_secret_is_in_no_argument_of_the_browser(verb, tmp_path, monkeypatch
     opened = []
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url))
     ended = Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr(f"beam_volumes.cli.verbs.{verb}.threading", Mock(Event=ended))
+    monkeypatch.setattr("beam_volumes.cli.verbs.view.threading", Mock(Event=ended))
     assert main([verb, "em.npy"]) == 0
     url = capsys.readouterr().out.strip()
     (given,) = opened

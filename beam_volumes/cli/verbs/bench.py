@@ -170,3 +170,8 @@ def _box(shape: tuple[int, ...]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+VERBS = {
+    "bench": (register, act),
+}

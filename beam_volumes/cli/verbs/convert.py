@@ -214,3 +214,9 @@ def act_downsample(args: argparse.Namespace) -> None:
     finish(outcome, found.names, options)
     if outcome.ran:
         found.done()
+
+
+VERBS = {
+    "convert": (register_convert, act_convert),
+    "downsample": (register_downsample, act_downsample),
+}

@@ -121,3 +121,8 @@ def write_preview(folder: Path, z: int) -> None:
     grey = [np.repeat(a[..., None], 3, 2) for a in (image, np.where(mask, 255, 0).astype("u1"))]
     both = np.hstack([grey[0], gap, grey[1], gap, colours])
     write_file(folder / "preview.png", imagecodecs.png_encode(both))
+
+
+VERBS = {
+    "demo": (register, act),
+}

@@ -566,3 +566,8 @@ def _size(facts: Facts) -> str:
 
 def _times(numbers: Any) -> str:
     return " x ".join(f"{n:g}" if isinstance(n, float) else str(n) for n in numbers)
+
+
+VERBS = {
+    "info": (register, act),
+}

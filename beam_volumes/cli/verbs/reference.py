@@ -142,3 +142,10 @@ def _default(p: Parameter) -> str:
     if p.is_required:
         return ", required"
     return "" if p.default is None else f", default {p.default}"
+
+
+VERBS = {
+    "ops": (register_ops, act_ops),
+    "schema": (register_schema, act_schema),
+    "completion": (register_completion, act_completion),
+}

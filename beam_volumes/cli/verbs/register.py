@@ -124,3 +124,10 @@ def _parameters(args: argparse.Namespace, function: str) -> dict[str, Any]:
             option = f"--{name.replace('_', '-')}"
             found[name] = p.listed(text if p.is_text else parse_value(text, option).plain())
     return {**found, "progress": False if args.quiet else None}
+
+
+VERBS = {
+    "register-slices": (register_register_slices, act_register_slices),
+    "register-frames": (register_register_frames, act_register_frames),
+    "register-tiles": (register_register_tiles, act_register_tiles),
+}

@@ -11,7 +11,7 @@ from itertools import islice
 from beam_volumes.cli.execute import finish
 from beam_volumes.cli.messages import FAILED, print_result
 from beam_volumes.cli.options import opened, opening, run_options, running
-from beam_volumes.cli.verbs.preview import stem
+from beam_volumes.cli.verbs.view import stem
 from beam_volumes.drive import compute, verify
 from beam_volumes.drive.add_levels import Adding
 from beam_volumes.plan.run_options import AS_BEGUN
@@ -140,3 +140,10 @@ def act_report(args: argparse.Namespace) -> None:
     html = report(args.path, opened(args.path, args) if special else None)
     write_file(out, html.encode())
     print_result(out)
+
+
+VERBS = {
+    "resume": (register_resume, act_resume),
+    "verify": (register_verify, act_verify),
+    "report": (register_report, act_report),
+}

@@ -83,3 +83,9 @@ def _serve_until_stopped(note: str) -> None:
         signal.pause()
     except KeyboardInterrupt:
         return
+
+
+VERBS = {
+    "worker-pool": (register_worker_pool, act_worker_pool),
+    "expansion-service": (register_expansion_service, act_expansion_service),
+}

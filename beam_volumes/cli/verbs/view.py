@@ -1,4 +1,4 @@
-"""``beam-volumes view``: show volumes, recipes and tables in Neuroglancer."""
+"""``preview``, ``view`` and ``studio``: show volumes, recipes and tables in a picture or a browser."""
 
 from __future__ import annotations
 
@@ -6,20 +6,90 @@ import argparse
 import atexit
 import html
 import os
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from beam_volumes.cli.messages import print_note, print_result
-from beam_volumes.cli.options import cropping, opened, opening, setting
-from beam_volumes.cli.verbs.preview import stem
+from beam_volumes.cli.messages import print_note, print_result, worded
+from beam_volumes.cli.options import cropping, numbers, opened, opening, setting
 from beam_volumes.graph.volume import Target, Volume
-from beam_volumes.recipes.build import build
+from beam_volumes.recipes.build import Built, build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.runs.journal import Journal, find_run
 from beam_volumes.show.pages.table_page import is_table
+from beam_volumes.show.preview import checked_path, preview
 from beam_volumes.show.viewer.view import Viewer, free_name
 from beam_volumes.storage.places import temporary
+from beam_volumes.storage.sources.axes import UnclearSpace
+
+
+def register_preview(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Write a picture of three sections of a volume at low resolution, for which few chunks are read. "
+        "The positions of the sections are printed."
+    )
+    parser.add_argument("path", metavar="PATH", help="a path, glob or URL, or a TensorStore spec")
+    parser.add_argument(
+        "out", metavar="OUT.png", nargs="?", help="the picture (default: preview-NAME.png here)"
+    )
+    parser.add_argument("--at", metavar="Z,Y,X", help="the voxel where the sections intersect")
+    parser.add_argument(
+        "--size", metavar="N", type=int, default=512, help="number of pixels of the longest section"
+    )
+    parser.add_argument(
+        "--labels",
+        action="store_true",
+        default=None,
+        help="show voxels as labels, each with its own colour",
+    )
+    opening(parser)
+
+
+def act_preview(args: argparse.Namespace) -> None:
+    at = None if args.at is None else [int(n) for n in numbers(args.at, "--at")]
+    out = checked_path(args.out or f"preview-{stem(args.path)}.png")
+    try:
+        volume = opened(args.path, args)
+    except UnclearSpace as error:
+        if any(option.startswith("affine=") for option in args.option):
+            raise
+        print_note(f"beam-volumes: warning: {worded(str(error))}; shown as stored")
+        args.option = [*args.option, "affine=drop"]
+        volume = opened(args.path, args)
+    found = preview(volume, at=at, size=args.size, labels=args.labels)
+    found.save(out)
+    print_note(found.caption)
+    print_result(out)
+
+
+def preview_outputs(built: Built) -> None:
+    """Write a picture of each output volume of a recipe to the current folder, without a run."""
+    for target, name in zip(built.targets, built.names, strict=True):
+        volume = target.volume if isinstance(target, Target) else target
+        if not isinstance(volume, Volume):
+            print_note(f"{name}: numbers and tables need the run")
+            continue
+        out = f"preview-{stem(name or 'output')}.png"
+        found = preview(volume)
+        found.save(out)
+        print_note(f"{name}: {found.caption}")
+        print_result(out)
+
+
+def stem(path: str) -> str:
+    """Return the name of a place without its ending, for use in a file name.
+
+    Examples
+    --------
+    >>> stem("s3://bucket/em.ome.zarr/"), stem("slices/*.tif"), stem("cells[0]")
+    ('em', 'slices', 'cells-0')
+    """
+    parts = [p for p in path.rstrip("/").split("/") if p and "*" not in p and "?" not in p]
+    name = parts[-1] if parts else "volume"
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", os.path.basename(name).split(".")[0]).strip("-")
+    return name or "volume"
+
 
 #: A page that leads to an address.
 _LEADS_TO = """\
@@ -28,7 +98,7 @@ _LEADS_TO = """\
 """
 
 
-def register(parser: argparse.ArgumentParser) -> None:
+def register_view(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show volumes, tables of regions and the results of recipes in Neuroglancer. They are served on the "
         "loopback interface of this machine until Ctrl-C; nothing is fetched from a network."
@@ -52,7 +122,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Needs pip install 'beam-volumes[view]'."
 
 
-def act(args: argparse.Namespace) -> None:
+def act_view(args: argparse.Namespace) -> None:
     with Viewer(items(args), args.port, progress=True) as viewer:
         for note in viewer.notes:
             print_note(note)
@@ -124,3 +194,60 @@ def browse(url: str) -> None:
         webbrowser.open(Path(file.name).as_uri())
     except webbrowser.Error as error:
         print_note(f"no browser was opened: {error}")
+
+
+def register_studio(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Edit a recipe in the browser: add functions, change parameters, and see sections of every step and "
+        "the cost of the run at once. The page is served on the loopback interface of this machine until "
+        "Ctrl-C; nothing is fetched from a network."
+    )
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="volumes, and a recipe (.yaml). Without a recipe, or if it does not exist yet, a new one is "
+        "started; otherwise the volumes replace its inputs, in order",
+    )
+    parser.add_argument(
+        "--print", action="store_true", help="print the link instead of opening a browser"
+    )
+    parser.add_argument(
+        "--port", metavar="N", type=int, default=0, help="the port (default: a free one)"
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="memory that a view or a run may use (default: a quarter of this machine's)",
+    )
+    parser.add_argument(
+        "--folder",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a folder that the recipe may read and write, in addition to the current one and the "
+        "folders of the paths; may be repeated",
+    )
+    parser.epilog = "Needs pip install 'beam-volumes[studio]'."
+
+
+def act_studio(args: argparse.Namespace) -> None:
+    from beam_volumes.studio.serve import studio
+
+    page = studio(*args.paths, port=args.port, memory=args.memory, folders=args.folder)
+    with page:
+        print_result(page.url)
+        if not args.print:
+            browse(page.url)
+        print_note("serving until Ctrl-C")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print_note("")
+
+
+VERBS = {
+    "preview": (register_preview, act_preview),
+    "view": (register_view, act_view),
+    "studio": (register_studio, act_studio),
+}

@@ -270,3 +270,8 @@ def calls_of(operation: Operation, slices: int) -> tuple[dict[str, Any], ...]:
 
 def _run(wanted: Sequence[Any]) -> None:
     compute.compute(*wanted, runner=None, progress=False, slab=SLAB)
+
+
+VERBS = {
+    "warm-up": (register, act),
+}

@@ -1,4 +1,4 @@
-"""``beam-volumes label``: number the connected components of a mask."""
+"""``beam-volumes label`` and ``beam-volumes stats``: number the components of a mask, and measure regions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli.execute import execute
-from beam_volumes.cli.options import computing, extents, number, opened, opening, run_options
+from beam_volumes.cli.options import (
+    computing,
+    extents,
+    number,
+    numbers,
+    opened,
+    opening,
+    run_options,
+)
+from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built
 from beam_volumes.recipes.catalogue import crop
 
 
-def register(parser: argparse.ArgumentParser) -> None:
+def register_label(parser: argparse.ArgumentParser) -> None:
     parser.description = "Number the connected components of a mask, and print how many there are."
     parser.add_argument(
         "mask", metavar="MASK", help="a path, glob or URL; nonzero voxels are foreground"
@@ -57,7 +66,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     computing(parser)
 
 
-def act(args: argparse.Namespace) -> None:
+def act_label(args: argparse.Namespace) -> None:
     options = run_options(args)
     volume = opened(args.mask, args)
     cells = labels(volume if args.crop is None else crop(volume, args.crop), args)
@@ -127,3 +136,76 @@ def _size(text: str) -> Any:
     return (
         text if any(c.isalpha() for c in text.replace("e", "")) else number(text, "--remove-small")
     )
+
+
+def register_stats(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("labels", metavar="LABELS", help="a path, glob or URL; 0 is background")
+    parser.add_argument(
+        "out",
+        metavar="OUT",
+        nargs="?",
+        help="a .parquet folder, or a .csv or .jsonl file (default: print the table as CSV)",
+    )
+    parser.add_argument(
+        "--intensity",
+        metavar="VOLUME",
+        help="also measure the intensities of this volume, which must have the same shape",
+    )
+    parser.add_argument(
+        "--properties",
+        metavar="a,b,c",
+        help="property names as in scikit-image, e.g. area,centroid (default: all)",
+    )
+    parser.add_argument(
+        "--spacing",
+        metavar="Z,Y,X",
+        help="voxel size for areas and lengths, or voxel_size for the stored one (default: 1)",
+    )
+    parser.add_argument(
+        "--nan",
+        metavar="HOW",
+        default="raise",
+        help="omit ignores NaN and infinite intensities; raise reports them as an error (default: raise)",
+    )
+    opening(parser)
+    computing(parser)
+
+
+def act_stats(args: argparse.Namespace) -> None:
+    options = run_options(args)
+    labels = opened(args.labels, args)
+    table = measured(labels, args)
+    target = table if args.out is None else table.to(args.out)
+    note = ""
+    if labels.dtype.kind != "b" and labels.dtype.itemsize <= 2:
+        note = (
+            f"beam-volumes: {args.labels} has dtype {labels.dtype}: all voxels of one value form one region; "
+            "to measure objects in an image, first run beam-volumes label --threshold otsu"
+        )
+    execute(Built((target,), ("",)), options, args.dry_run, note=note)
+
+
+def measured(labels: Volume, args: argparse.Namespace) -> Table:
+    """Return the requested table."""
+    intensity = None if args.intensity is None else bv.open(args.intensity)
+    if args.crop is not None:
+        labels = crop(labels, args.crop)
+        intensity = None if intensity is None else crop(intensity, args.crop)
+    spacing = args.spacing
+    if spacing is not None and spacing != "voxel_size":
+        found = numbers(spacing, "--spacing")
+        spacing = found[0] if len(found) == 1 else found
+    names = args.properties
+    return bv.regionprops_table(
+        labels,
+        intensity,
+        None if names is None else [n.strip() for n in names.split(",")],
+        spacing=spacing,
+        nan=args.nan,
+    )
+
+
+VERBS = {
+    "label": (register_label, act_label),
+    "stats": (register_stats, act_stats),
+}
