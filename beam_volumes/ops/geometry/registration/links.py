@@ -114,11 +114,11 @@ def placed(
                 significant & returning.pop(0)(system.evidence, groups, residuals <= limit)
             )
         else:
-            bridges, alone = (
+            bridges, uncontradicted = (
                 _bridges(map(tuple, system.ends[some].tolist()), len(given))
                 for some in (kept, kept | (system.evidence >= MIN_ALONE))
             )
-            weak = {p for p in bridges if p not in alone or links[p].evidence < MIN_ALONE}
+            weak = {p for p in bridges if p not in uncontradicted or links[p].evidence < MIN_ALONE}
             if not weak:
                 break
             kept = kept & [pair not in weak for pair in links]
