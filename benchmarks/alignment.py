@@ -5,8 +5,8 @@
 Tiles form a plane, or with --blocks a cube. Stages have an error of up to 8 voxels along each axis, links of
 neighbours a deviation of 0.1. Wrong links are anywhere within max_shift=20 of the stage, and as significant
 as right ones. One tile in 200 has no links, and a row without links divides the plane into two parts. Errors
-are those of confirmed tiles, relative to the mean of the part that links connect. Parts are worse than the
-stage if their sum of squared errors is larger. The memory is the peak of the process, less that of the links.
+of confirmed tiles are relative to the mean of the part that links connect. Parts are worse than the
+stage if their sum of squared errors is larger. The memory is the increase of the peak of the process.
 """
 
 from __future__ import annotations

@@ -409,7 +409,7 @@ def _factorized(normal: sparse.csc_matrix) -> SuperLU:
 def _iterated(
     normal: sparse.csr_matrix, wanted: np.ndarray, start: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """Return a solution by conjugate gradients, whose sums do not depend on threads."""
+    """Return a solution by conjugate gradients; the number of threads changes no bit."""
     # The matrix is singular: all places of a group may move together.
     diagonal = normal.diagonal()
     inverse = 1 / np.where(diagonal > 0, diagonal, 1.0)[:, None]
