@@ -3,6 +3,7 @@
 import itertools
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -611,6 +612,120 @@ def test_tiles_with_weak_overlaps_are_not_worse_than_the_stage(content):
     np.testing.assert_allclose(found[alone], stage[alone], atol=1e-9)
     if content == "sparse":
         assert used.sum() > 8
+
+
+def links_of_grid(side, ndim, wrong, seed=0):
+    """Links of neighbours in a grid, of which a share is wrong, with true and given places."""
+    from beam_volumes.ops.geometry.registration.images import Link
+
+    rng = np.random.default_rng(seed)
+    index = np.array(list(itertools.product(range(side), repeat=ndim)))
+    true = 100.0 * index + rng.uniform(-6, 6, index.shape)
+    links, is_wrong = {}, {}
+    for i, j in itertools.combinations(range(len(index)), 2):
+        if abs(index[j] - index[i]).sum() == 1:
+            is_wrong[i, j] = rng.random() < wrong
+            shift = true[j] - true[i] + rng.normal(0, 0.1, ndim)
+            if is_wrong[i, j]:
+                shift += rng.choice([-1, 1], ndim) * rng.uniform(4, 20, ndim)
+            how = rng.uniform(0.6, 0.9), rng.uniform(1e4, 1e5), rng.uniform(20, 60)
+            links[i, j] = Link(np.eye(ndim), -shift, *how, points=np.zeros((ndim, 1)))
+    return links, is_wrong, true, 100.0 * index
+
+
+def placed_tiles(links, given, **how):
+    from beam_volumes.ops.geometry.registration.links import placed
+
+    how = {"model": "translation", "reference": None, "max_residual": 1.0} | how
+    neighbours = [*links, *itertools.pairwise(range(len(given)))]
+    return placed(links, given, neighbours, spacing=np.ones(given.shape[1]), **how)
+
+
+@pytest.mark.parametrize("ndim", [2, 3])
+@pytest.mark.parametrize("wrong", [0, 0.05, 0.2])
+def test_wrong_links_of_many_tiles_are_left_out(ndim, wrong):
+    """Loops of the right links outvote them, and no part of the tiles is worse than the stage."""
+    from beam_volumes.ops.geometry.registration.links import connected
+
+    side = 14 if ndim == 2 else 6
+    links, is_wrong, true, given = links_of_grid(side, ndim, wrong)
+    found = placed_tiles(links, given)
+    assert not any(is_wrong[pair] for pair in found.used)
+    assert len(found.used) >= (1 - 1.6 * wrong) * len(links)
+    assert np.mean(found.confirmed_images) >= 1 - wrong
+    groups = connected(found.used, len(given))
+    change = ((found.places - true) ** 2 - (given - true) ** 2).sum(axis=1)
+    assert (np.bincount(groups, change) <= 1e-9).all()
+    alone = np.bincount(groups)[groups] == 1
+    np.testing.assert_allclose(found.places[alone], given[alone], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        [found.places[groups == k].mean(axis=0) for k in np.unique(groups)],
+        [given[groups == k].mean(axis=0) for k in np.unique(groups)],
+        rtol=0,
+        atol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("reference", [None, 0])
+@pytest.mark.parametrize("model", ["rigid", "affine"])
+def test_wrong_links_of_matrices_are_left_out(model, reference):
+    links, is_wrong, _, given = links_of_grid(7, 2, 0.1)
+    links = {
+        p: replace(link, points=np.array([[0.0, 90, 0], [0, 0, 90]])) for p, link in links.items()
+    }
+    found = placed_tiles(links, given, model=model, reference=reference)
+    assert not any(is_wrong[pair] for pair in found.used)
+    assert len(found.used) >= 0.7 * len(links)
+    assert abs(found.matrices - np.eye(2)).max() < 0.02
+
+
+def test_links_that_contradict_each_other_are_not_used_alone():
+    """Which of three links of a loop is wrong is unknown; a link outside of loops is used."""
+    from beam_volumes.ops.geometry.registration.images import Link
+
+    def link(shift, evidence):
+        return Link(np.eye(1), -np.array([shift]), 0.9, 100.0, evidence, points=np.zeros((1, 1)))
+
+    given = np.arange(6)[:, None] * 10.0
+    good = {
+        (2, 3): link(9.0, 20),
+        (3, 4): link(10.0, 20),
+        (4, 5): link(10.0, 20),
+        (3, 5): link(20.0, 20),
+    }
+    loop = {(0, 1): link(11.0, 50), (1, 2): link(11.0, 50), (0, 2): link(14.0, 50)}
+    found = placed_tiles(good | loop, given)
+    assert set(found.used) == set(good)
+    assert found.confirmed_images == [False, False, False, True, True, True]
+    np.testing.assert_allclose(found.places.ravel(), [0, 10, 20.75, 29.75, 39.75, 49.75])
+    # A link that may be chance contradicts nothing.
+    found = placed_tiles(good | loop | {(0, 2): link(14.0, 10)}, given)
+    assert set(found.used) == {*good, (0, 1), (1, 2)}
+    for model in ("translation", "rigid", "affine"):
+        found = placed_tiles({}, given, model=model)
+        assert found.used == ()
+        np.testing.assert_array_equal(found.places, given)
+
+
+def test_one_loop_that_contradicts_itself_leaves_the_stage():
+    links, _, _, given = links_of_grid(2, 2, 0)
+    assert len(placed_tiles(links, given).used) == 4
+    for pair, link in links.items():
+        wrong = links | {pair: replace(link, offset=link.offset + 9)}
+        found = placed_tiles(wrong, given)
+        assert found.used == ()
+        np.testing.assert_array_equal(found.places, given)
+
+
+def test_large_blocks_of_tiles_are_solved_iteratively(monkeypatch):
+    from beam_volumes.ops.geometry.registration import links as solver
+
+    links, _, _, given = links_of_grid(6, 3, 0.1)
+    direct = placed_tiles(links, given)
+    monkeypatch.setattr(solver, "_MAX_DISTANCE", 3)
+    iterated = placed_tiles(links, given)
+    assert iterated.used == direct.used
+    np.testing.assert_allclose(iterated.places, direct.places, rtol=0, atol=1e-6)
 
 
 def test_whole_shifts_of_tiles_are_whole_and_copied():

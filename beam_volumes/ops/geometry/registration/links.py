@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import spsolve
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+from scipy.sparse.linalg import SuperLU, splu
 
 from beam_volumes.ops.geometry.registration.images import MIN_ALONE, MIN_EVIDENCE, Link
 
@@ -18,6 +20,22 @@ from beam_volumes.ops.geometry.registration.images import MIN_ALONE, MIN_EVIDENC
 _WEAK = 1e-4
 #: Weight of the identity relative to links, which otherwise decide little beyond thin overlaps.
 _STIFFNESS = 0.03
+#: Solutions by which the sum of absolute residuals decreases.
+_ABSOLUTE_STEPS = 8
+#: Solutions with a decreasing scale of residuals, at least.
+_MIN_STEPS = 3
+#: The finest scale relative to the maximum residual: many small residuals can hide a large contradiction.
+_FINE = 0.25
+#: The least factor of a weight: without it, rounding errors could make equations singular.
+_MIN_FACTOR = 1e-4
+#: The median distance of linked images, in the order of Cuthill and McKee, above which equations are solved
+#: iteratively. It is smaller in planes of images; in large blocks of images, factors would fill the memory.
+_MAX_DISTANCE = 1000
+#: The error of iterative solutions relative to the start from 0; the second if another solution follows.
+_TOLERANCE, _ROUGH = 1e-9, 1e-3
+_MAX_ITERATIONS = 20_000
+#: Matrices, places and residuals.
+_Solved: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -68,43 +86,116 @@ def placed(
 
     ``given`` are the places before, and ``neighbours`` pairs that keep their given distance without links.
     """
-    # The worst links are removed, and the transforms solved again, until no residual is above
-    # ``max_residual`` and three times the median. A link that no loop of other links confirms is then only
-    # used if it is far above chance: its residual is always 0. The image ``reference`` has the identity. If
-    # None, the mean of all matrices is the identity, and linked images keep the mean of their given places.
-    # If these have independent errors, and links are right, the sum of squared errors cannot increase.
-    kept = {p: link for p, link in links.items() if link.evidence >= MIN_EVIDENCE}
+    # If links contradict each other, those that most others agree with are used first. The worst links are
+    # removed, and the transforms solved again, until no residual is above ``max_residual`` and three times
+    # the median. A link that no loop of other links confirms is then only used if it is far above chance,
+    # because its residual is always 0. If it is in a loop with removed links that are as far above chance,
+    # one of these links is wrong, and none is used. The image ``reference`` has the identity. If None, the
+    # mean of all matrices is the identity, and linked images keep the mean of their given places. If these
+    # have independent errors, and links are right, the sum of squared errors cannot increase.
+    system = _Equations.of(links, given, neighbours, model, reference, spacing)
+    significant = system.evidence >= MIN_EVIDENCE
+    kept = significant
+    solved = system.solved(np.where(kept, system.weights, 0.0))
+    returning = [_joining, _consistent] if (solved[2][kept] > max_residual).any() else []
+    if returning:
+        kept = _agreeing(system, significant, solved, max_residual)
+        solved = system.solved(np.where(kept, system.weights, 0.0), solved)
     while True:
-        if model == "translation":
-            matrices = np.tile(np.eye(given.shape[1]), (len(given), 1, 1))
+        residuals = solved[2]
+        limit = _limit(residuals[kept], max_residual)
+        worst = residuals[kept].max(initial=0.0)
+        if worst > limit:
+            # A wrong link also bends the links next to it, so only the worst are removed at a time.
+            kept = kept & (residuals <= max(limit, 0.7 * worst))
+        elif returning:
+            groups = connected(system.ends[kept], len(given))[system.ends]
+            kept = kept | (
+                significant & returning.pop(0)(system.evidence, groups, residuals <= limit)
+            )
         else:
-            matrices = _linear_parts(kept, given, neighbours, reference)
-        if model == "rigid":
-            scaled = matrices * spacing[:, None] / spacing
-            turns = np.stack([scipy.linalg.polar(m)[0] for m in scaled])
-            matrices = turns / spacing[:, None] * spacing
-        places = _places(kept, matrices, given, neighbours, reference)
-        residuals = {p: _residual(*p, link, matrices, places) for p, link in links.items()}
-        present = sorted(residuals[pair] for pair in kept)
-        limit = max(max_residual, 3 * present[len(present) // 2]) if present else 0.0
-        worst = max(present, default=0.0)
-        if worst <= limit:
-            bridges = _bridges(kept, len(given))
-            weak = {pair for pair in bridges if kept[pair].evidence < MIN_ALONE}
+            bridges, uncontradicted = (
+                _bridges(map(tuple, system.ends[some].tolist()), len(given))
+                for some in (kept, kept | (system.evidence >= MIN_ALONE))
+            )
+            weak = {p for p in bridges if p not in uncontradicted or links[p].evidence < MIN_ALONE}
             if not weak:
-                return Placed(matrices, places, tuple(kept), residuals, frozenset(kept) - bridges)
-            kept = {pair: link for pair, link in kept.items() if pair not in weak}
-            continue
-        # A wrong link also bends the links next to it, so only the worst are removed at a time.
-        kept = {
-            pair: link for pair, link in kept.items() if residuals[pair] <= max(limit, 0.7 * worst)
-        }
+                break
+            kept = kept & [pair not in weak for pair in links]
+        solved = system.solved(np.where(kept, system.weights, 0.0), solved)
+    used = tuple(pair for pair, is_kept in zip(links, kept, strict=True) if is_kept)
+    of_pairs = dict(zip(links, residuals.tolist(), strict=True))
+    return Placed(*solved[:2], used, of_pairs, frozenset(used) - bridges)
 
 
-def connected(pairs: Collection[tuple[int, int]], count: int) -> np.ndarray:
+def _limit(residuals: np.ndarray, max_residual: float) -> float:
+    """Return the residual above which links contradict others."""
+    if not len(residuals):
+        return 0.0
+    return max(max_residual, 3 * float(np.sort(residuals)[len(residuals) // 2]))
+
+
+def _agreeing(
+    system: _Equations, significant: np.ndarray, solved: _Solved, max_residual: float
+) -> np.ndarray:
+    """Return which links agree with the transforms that most links agree with.
+
+    The least sum of absolute residuals is the start. The scale of residuals that count then decreases, with
+    the weights of Geman and McClure.
+
+    M. J. Black and A. Rangarajan, "On the unification of line processes, outlier rejection, and robust
+    statistics with applications in early vision", International Journal of Computer Vision 19, 1996.
+    """
+    # Wrong links can have large weights, so all but tiny weights become similar, but not equal. If only a
+    # reference kept its matrix, all others would shrink to a point, where all links agree.
+    system = replace(system, reference=None)
+    weights = system.weights / (system.weights + 0.1 * np.median(system.weights[significant]))
+    weights = weights * significant
+    finest = _FINE * max_residual
+    for _ in range(_ABSOLUTE_STEPS):
+        factors = 1 / np.sqrt(np.maximum(solved[2], finest))
+        solved = system.solved(weights * factors, solved, _ROUGH)
+    scale = solved[2][significant].max()
+    limit = _limit(solved[2][significant], finest)
+    # The first steps decide which link of a single loop is wrong, where all residuals may be similar.
+    for step in itertools.count():
+        if scale <= limit and step >= _MIN_STEPS:
+            break
+        scale = max(scale / 2, finest)
+        factors = np.maximum(1 / (1 + (solved[2] / scale) ** 2), _MIN_FACTOR)
+        solved = system.solved(weights * factors, solved, _ROUGH)
+        limit = _limit(solved[2][significant], finest)
+    return np.asarray(significant & (solved[2] <= limit))
+
+
+def _joining(evidence: np.ndarray, groups: np.ndarray, _: np.ndarray) -> np.ndarray:
+    """Return links of the most evidence that join groups without a loop."""
+    found, above = np.zeros(len(groups), bool), dict[int, int]()
+
+    def top(group: int) -> int:
+        while (parent := above.get(group, group)) != group:
+            above[group] = above.get(parent, parent)
+            group = parent
+        return group
+
+    across = np.flatnonzero((groups[:, 0] != groups[:, 1]) & (evidence >= MIN_EVIDENCE))
+    for n in across[np.argsort(-evidence[across], kind="stable")].tolist():
+        a, b = map(top, groups[n].tolist())
+        found[n] = a != b
+        above[a] = b
+    return found
+
+
+def _consistent(_: np.ndarray, groups: np.ndarray, agree: np.ndarray) -> np.ndarray:
+    """Return the links within groups that agree with them."""
+    return np.asarray(agree & (groups[:, 0] == groups[:, 1]))
+
+
+def connected(pairs: Collection[tuple[int, int]] | np.ndarray, count: int) -> np.ndarray:
     """Return for each image the number of its group; pairs connect the images of a group."""
-    ends = np.array(list(pairs), int).reshape(-1, 2).T
-    graph = sparse.coo_matrix((np.ones(len(pairs)), ends), (count, count))
+    ends = np.asarray(pairs if isinstance(pairs, np.ndarray) else list(pairs), int)
+    ends = ends.reshape(-1, 2).T
+    graph = sparse.coo_matrix((np.ones(ends.shape[1]), ends), (count, count))
     return np.asarray(connected_components(graph, directed=False)[1])
 
 
@@ -142,100 +233,200 @@ def _bridges(pairs: Iterable[tuple[int, int]], count: int) -> set[tuple[int, int
     return found
 
 
-def _linear_parts(
-    links: Mapping[tuple[int, int], Link],
-    given: np.ndarray,
-    neighbours: Sequence[tuple[int, int]],
-    reference: int | None,
+@dataclass(frozen=True)
+class _Equations:
+    """Links as arrays, and the transforms that solve them with some weights."""
+
+    ends: np.ndarray  #: The images of each link, (links, 2)
+    weights: np.ndarray
+    evidence: np.ndarray
+    points: np.ndarray  #: (links, axes, points)
+    there: np.ndarray  #: The points in the other image
+    given: np.ndarray
+    neighbours: np.ndarray  #: (pairs, 2)
+    model: str
+    reference: int | None
+    spacing: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        links: Mapping[tuple[int, int], Link],
+        given: np.ndarray,
+        neighbours: Sequence[tuple[int, int]],
+        model: str,
+        reference: int | None,
+        spacing: np.ndarray,
+    ) -> _Equations:
+        every = list(links.values())
+        no_points = np.zeros((0, given.shape[1], 1))
+        return cls(
+            np.array(list(links), int).reshape(-1, 2),
+            np.array([link.weight for link in every], np.float64),
+            np.array([link.evidence for link in every], np.float64),
+            np.stack([link.points for link in every]) if every else no_points,
+            np.stack([link.ends for link in every]) if every else no_points,
+            given,
+            np.array(neighbours, int).reshape(-1, 2),
+            model,
+            reference,
+            spacing,
+        )
+
+    def solved(
+        self, weights: np.ndarray, start: _Solved | None = None, tolerance: float = _TOLERANCE
+    ) -> _Solved:
+        """Return the matrices and places that solve the links, and the residuals of all links.
+
+        Links without weight are left out. Large systems are solved iteratively from ``start``.
+        """
+        heaviest = weights.max(initial=0.0) or 1.0
+        some = np.flatnonzero(weights)
+        scaled = weights[some] / heaviest
+        if self.model == "translation":
+            matrices = np.tile(np.eye(self.given.shape[1]), (len(self.given), 1, 1))
+        else:
+            matrices = self._linear_parts(some, scaled)
+        if self.model == "rigid":
+            turns = np.stack(
+                [scipy.linalg.polar(m * self.spacing[:, None] / self.spacing)[0] for m in matrices]
+            )
+            matrices = turns / self.spacing[:, None] * self.spacing
+        before = self.given if start is None else start[1]
+        places = self._places(some, scaled, matrices, before, tolerance)
+        i, j = self.ends.T
+        here = matrices[i] @ self.points + places[i][:, :, None]
+        there = matrices[j] @ self.there + places[j][:, :, None]
+        residuals = np.linalg.norm(here - there, axis=1).max(axis=1, initial=0.0)
+        return matrices, places, residuals
+
+    def _linear_parts(self, some: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return the matrices of affine maps that agree best where links map their points.
+
+        The unknowns of an image are the rows of its transposed matrix, and its place.
+        """
+        count, ndim = self.given.shape
+        near, far = (
+            each[some].transpose(0, 2, 1).reshape(-1, ndim) for each in (self.points, self.there)
+        )
+        scale = float(abs(near).max(initial=0.0)) or 1.0
+        unknown = np.repeat(self.ends[some] * (ndim + 1), self.points.shape[2], axis=0)
+        heavy = np.repeat(weights, self.points.shape[2])[:, None]
+        one = np.ones((len(near), 1))
+        rows = [np.hstack([near / scale, one, -far / scale, -one]) * heavy]
+        columns = [(unknown[:, :, None] + np.arange(ndim + 1)).reshape(len(near), 2 * (ndim + 1))]
+        wanted = [np.zeros((len(near), ndim))]
+        identity = np.concatenate(
+            [np.tile(scale * np.eye(ndim), (count, 1, 1)), self.given[:, None]], axis=1
+        ).reshape(-1, ndim)
+        if self.reference is None:
+            anchored = np.arange(count * (ndim + 1)).reshape(count, -1)[:, :ndim].ravel()
+            anchored, weight = np.append(anchored, ndim), _STIFFNESS
+        else:
+            anchored, weight = self.reference * (ndim + 1) + np.arange(ndim + 1), 1.0
+        rows.append(np.full((len(anchored), 1), weight))
+        columns.append(anchored[:, None])
+        wanted.append(weight * identity[anchored])
+        pairs = (self.neighbours[:, None] * (ndim + 1) + np.arange(ndim + 1)[:, None]).reshape(
+            -1, 2
+        )
+        rows.append(np.tile([-_WEAK, _WEAK], (len(pairs), 1)))
+        columns.append(pairs)
+        wanted.append(_WEAK * (identity[pairs[:, 1]] - identity[pairs[:, 0]]))
+        matrix = sparse.vstack(
+            [_rows(entries, of, len(identity)) for entries, of in zip(rows, columns, strict=True)]
+        ).tocsr()
+        normal = (matrix.T @ matrix).tocsc()
+        found = _factorized(normal).solve(matrix.T @ np.concatenate(wanted))
+        # Row b of the solution has entries (a, b) of the matrix for all a.
+        found = found.reshape(count, ndim + 1, ndim)[:, :ndim].transpose(0, 2, 1) / scale
+        # All matrices together are smaller than the identity, since this makes residuals smaller.
+        anchor = found.mean(axis=0) if self.reference is None else found[self.reference]
+        return np.linalg.inv(anchor) @ found
+
+    def _places(
+        self,
+        some: np.ndarray,
+        weights: np.ndarray,
+        matrices: np.ndarray,
+        start: np.ndarray,
+        tolerance: float,
+    ) -> np.ndarray:
+        """Return places such that links map the mean of their points to the same position."""
+        count = len(self.given)
+        ends, k = self.ends[some], self.reference
+        centre, there = (each[some].mean(axis=2)[:, :, None] for each in (self.points, self.there))
+        wanted = (matrices[ends[:, 0]] @ centre - matrices[ends[:, 1]] @ there)[:, :, 0]
+        groups = connected(ends, count)
+        if k is None:
+            anchors = np.unique(groups, return_index=True)[1]
+        else:
+            i, j = self.neighbours.T
+            ends = np.concatenate([ends, self.neighbours])
+            wanted = np.concatenate([wanted, self.given[j] - self.given[i]])
+            weights = np.concatenate([weights, np.full(len(i), _WEAK)])
+            anchors = np.array([k])
+        matrix = _rows(np.stack([-weights, weights], axis=1), ends, count)
+        normal, sums = (matrix.T @ matrix).tocsr(), matrix.T @ (weights[:, None] * wanted)
+        if k is None and self._is_wide:
+            places = _iterated(normal, sums, start, tolerance)
+        else:
+            anchor = sparse.coo_matrix((np.ones(len(anchors)), (anchors, anchors)), normal.shape)
+            sums[anchors] += self.given[anchors]
+            places = _factorized((normal + anchor).tocsc()).solve(sums)
+        if k is not None:
+            return places + (self.given[k] - places[k])
+        means = [np.bincount(groups, e) / np.bincount(groups) for e in (self.given - places).T]
+        return places + np.stack(means, axis=1)[groups]
+
+    @cached_property
+    def _is_wide(self) -> bool:
+        """Whether the factors of the equations of places would fill the memory."""
+        count = len(self.given)
+        if count < _MAX_DISTANCE or not len(self.ends):
+            return False
+        graph = sparse.coo_matrix((np.ones(len(self.ends)), self.ends.T), (count, count)).tocsr()
+        rank = np.argsort(reverse_cuthill_mckee((graph + graph.T).tocsr(), symmetric_mode=True))
+        return bool(np.median(abs(np.diff(rank[self.ends], axis=1))) > _MAX_DISTANCE)
+
+
+def _rows(entries: np.ndarray, columns: np.ndarray, unknowns: int) -> sparse.csr_matrix:
+    """Return a sparse matrix with the same number of entries in each row."""
+    starts = np.arange(len(entries) + 1) * entries.shape[1]
+    return sparse.csr_matrix((entries.ravel(), columns.ravel(), starts), (len(entries), unknowns))
+
+
+def _factorized(normal: sparse.csc_matrix) -> SuperLU:
+    """Return the factors of a symmetric positive definite matrix."""
+    return splu(
+        normal,
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )
+
+
+def _iterated(
+    normal: sparse.csr_matrix, wanted: np.ndarray, start: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """Return the matrices of affine maps that agree best where links map their points.
-
-    The unknowns of an image are the rows of its transposed matrix, and its place.
-    """
-    count, ndim = given.shape
-    heaviest = max((link.weight for link in links.values()), default=1.0)
-    scale = max((abs(link.points).max() for link in links.values()), default=1.0)
-    system = _System(count * (ndim + 1), ndim)
-
-    def term(k: int, index: np.ndarray, sign: float = 1.0) -> dict[int, float]:
-        unknown = k * (ndim + 1)
-        return {unknown + n: sign * v for n, v in enumerate((*(index / scale).tolist(), 1.0))}
-
-    for (i, j), link in links.items():
-        for near, far in zip(link.points.T, link.ends.T, strict=True):
-            terms = term(i, near) | term(j, far, -1.0)
-            system.add(terms, np.zeros(ndim), link.weight / heaviest)
-    wanted = np.concatenate([np.tile(scale * np.eye(ndim), (count, 1, 1)), given[:, None]], axis=1)
-    for k in range(count) if reference is None else [reference]:
-        for n in range(ndim + (k == (reference or 0))):
-            weight = _STIFFNESS if reference is None else 1.0
-            system.add({k * (ndim + 1) + n: 1.0}, wanted[k, n], weight)
-    for i, j in neighbours:
-        for n in range(ndim + 1):
-            terms = {j * (ndim + 1) + n: 1.0, i * (ndim + 1) + n: -1.0}
-            system.add(terms, wanted[j, n] - wanted[i, n], _WEAK)
-    # Row b of the solution has entries (a, b) of the matrix for all a.
-    found = system.solved().reshape(count, ndim + 1, ndim)[:, :ndim].transpose(0, 2, 1) / scale
-    # All matrices together are smaller than the identity, since this makes residuals smaller.
-    anchor = found.mean(axis=0) if reference is None else found[reference]
-    return np.linalg.inv(anchor) @ found
-
-
-def _places(
-    links: Mapping[tuple[int, int], Link],
-    matrices: np.ndarray,
-    given: np.ndarray,
-    neighbours: Sequence[tuple[int, int]],
-    reference: int | None,
-) -> np.ndarray:
-    """Return places such that links map the mean of their points to the same position."""
-    heaviest = max((link.weight for link in links.values()), default=1.0)
-    system = _System(*given.shape)
-    for (i, j), link in links.items():
-        centre = link.points.mean(axis=1)
-        there = link.matrix @ centre + link.offset
-        wanted = matrices[i] @ centre - matrices[j] @ there
-        system.add({j: 1.0, i: -1.0}, wanted, link.weight / heaviest)
-    if reference is not None:
-        for i, j in neighbours:
-            system.add({j: 1.0, i: -1.0}, given[j] - given[i], _WEAK)
-        system.add({reference: 1.0}, given[reference], 1.0)
-        places = system.solved()
-        return places + (given[reference] - places[reference])
-    groups = connected(links, len(given))
-    for k in np.unique(groups, return_index=True)[1].tolist():
-        system.add({k: 1.0}, given[k], 1.0)
-    places = system.solved()
-    means = [np.bincount(groups, e) / np.bincount(groups) for e in (given - places).T]
-    return places + np.stack(means, axis=1)[groups]
-
-
-def _residual(i: int, j: int, link: Link, matrices: np.ndarray, places: np.ndarray) -> float:
-    here = matrices[i] @ link.points + places[i][:, None]
-    there = matrices[j] @ link.ends + places[j][:, None]
-    return float(np.linalg.norm(here - there, axis=0).max())
-
-
-class _System:
-    """Weighted linear equations with several right-hand sides."""
-
-    def __init__(self, unknowns: int, columns: int):
-        self.unknowns, self.columns = unknowns, columns
-        self.rows: list[int] = []
-        self.cols: list[int] = []
-        self.entries: list[float] = []
-        self.wanted: list[np.ndarray] = []
-
-    def add(self, terms: Mapping[int, float], wanted: np.ndarray, weight: float) -> None:
-        row = len(self.wanted)
-        self.rows += [row] * len(terms)
-        self.cols += terms.keys()
-        self.entries += [weight * value for value in terms.values()]
-        self.wanted.append(weight * np.asarray(wanted, np.float64))
-
-    def solved(self) -> np.ndarray:
-        """Return the solution of least squares, (unknowns, columns)."""
-        shape = len(self.wanted), self.unknowns
-        matrix = sparse.csr_matrix((self.entries, (self.rows, self.cols)), shape)
-        normal, wanted = (matrix.T @ matrix).tocsc(), matrix.T @ np.stack(self.wanted)
-        return np.asarray(spsolve(normal, wanted)).reshape(self.unknowns, self.columns)
+    """Return a solution by conjugate gradients; the number of threads changes no bit."""
+    # The matrix is singular: all places of a group may move together.
+    diagonal = normal.diagonal()
+    inverse = 1 / np.where(diagonal > 0, diagonal, 1.0)[:, None]
+    found, error = start, wanted - normal @ start
+    enough = tolerance**2 * (inverse * wanted * wanted).sum(axis=0)
+    way = inverse * error
+    length = (error * way).sum(axis=0)
+    for _ in range(_MAX_ITERATIONS):
+        if (length <= enough).all():
+            break
+        ahead = normal @ way
+        curvature = (way * ahead).sum(axis=0)
+        step = np.divide(length, curvature, out=np.zeros_like(length), where=curvature > 0)
+        found, error = found + step * way, error - step * ahead
+        before, length = length, (inverse * error * error).sum(axis=0)
+        way = (
+            inverse * error
+            + np.divide(length, before, out=np.zeros_like(length), where=before > 0) * way
+        )
+    return found
