@@ -526,7 +526,7 @@ class TestRefusals:
         if same:
             mg.merge(tree, (1, 0, 0, 0), ups)
             return
-        with pytest.raises(ValueError, match="found different voxels"):
+        with pytest.raises(ValueError, match="have different voxels"):
             mg.merge(tree, (1, 0, 0, 0), ups)
 
 
