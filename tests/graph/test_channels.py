@@ -73,7 +73,7 @@ def test_channels_by_name():
         bv.stack(list(x), names=["a", "b", "b"])
     with pytest.raises(ValueError, match="do not match"):
         bv.stack([x[0], x[1, 1:]])
-    with pytest.raises(ValueError, match="no axis of channels"):
+    with pytest.raises(ValueError, match="no channel axis"):
         v[0].sel(c=0)
 
 
