@@ -97,7 +97,7 @@ ROWS = {
     "label dyes.ome.zarr o.zarr --index c=DAPY": "--index c=DAPY: .* no such channel; channels: DAPI, GFP",
     "label dyes.ome.zarr o.zarr --index DAPI": "--index DAPI: write it as t=0,c=DAPI",
     "label slices.zarr o.zarr --connectivity 7": "connectivity",
-    "label slices.zarr o.zarr --threshold ostu": "--threshold ostu is not a number and not the .*did you mean 'otsu'",
+    "label slices.zarr o.zarr --threshold ostu": "--threshold ostu is not .*did you mean 'otsu'",
     "convert plate o.zarr": r"plate is a plate of 1 wells .*choose one by --option well=B/3",
     "convert plate o.zarr --option well=C/1": "--option well=C/1: ",
     "convert slices.zarr o.zarr --codec zst:3": "zst",

@@ -109,7 +109,7 @@ def test_stats(image, work, command, monkeypatch):
         (["stats", "slices", "t.csv", "--spacing", "voxel_size"], "the volume has none"),
         (["stats", "slices", "t.csv", "--spacing", "1,x,1"], "--spacing x is not a number"),
         (["stats", "slices", "t.csv", "--intensity", "small.zarr"], "do not match; crop"),
-        (["stats", "small.zarr", "t.csv"], "labels of float32; use integers"),
+        (["stats", "small.zarr", "t.csv"], "labels have dtype float32; use integers"),
         (["stats", "slices", "t.csv", "--nan", "drop"], "nan='drop'; use"),
     ],
 )  # fmt: skip
@@ -206,7 +206,7 @@ MISTAKES = {
     "table as mask": ("mask: low", "mask: table", "r.yaml:5: .*takes a volume, and 'table' is a table"),
     "table as number": ("inputs: [input, 250]", "inputs: [input, table]", "r.yaml:4: greater takes"),
     "not labels": ("{op: num_labels}", "{op: num_labels, input: low}", "r.yaml:7: num_labels: .*label"),
-    "property": ("[area, ", "[aera, ", "r.yaml:8: regionprops_table: no property 'aera'"),
+    "property": ("[area, ", "[aera, ", "r.yaml:8: regionprops_table: there is no property 'aera'"),
     "table's format": ("cells.csv", "cells.xls", "r.yaml:14: .*format cannot be inferred"),
     "table's options": ("cells.csv}", "cells.csv, chunks: 3}", "r.yaml:14: a table's output has no"),
 }  # fmt: skip

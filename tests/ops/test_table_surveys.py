@@ -140,7 +140,7 @@ def test_refused():
         list(surveyed(survey, (labels,), (8, 9, 10), 2, limit_bytes=100_000))
     with pytest.raises(ValueError, match=r"the label -1"):
         list(surveyed(survey, (np.where(labels == 719, -1, 1),), (4, 9, 10), 2))
-    with pytest.raises(TypeError, match="labels of float32"):
+    with pytest.raises(TypeError, match="labels have dtype float32"):
         RegionSurvey.of(np.float32)
     with pytest.raises(ValueError, match="no property 'volume'"):
         RegionSurvey.of(np.uint8, properties=["volume"])

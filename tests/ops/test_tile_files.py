@@ -202,7 +202,7 @@ def test_stage_positions_of_ome_tiff(tmp_path, unit):
         tile_of(2),
         metadata={"axes": "ZYX", "PhysicalSizeZ": 1, "PhysicalSizeY": 1, "PhysicalSizeX": 1},
     )
-    with pytest.raises(ValueError, match=r"2.ome.tif has no position of the stage, unlike others"):
+    with pytest.raises(ValueError, match=r"2.ome.tif has no stage position, unlike other tiles"):
         bv.open_tiles(tmp_path / "*.ome.tif")
     tifffile.imwrite(
         tmp_path / "0.tif",
@@ -430,7 +430,7 @@ def test_refusals(tmp_path):
         bv.open_tiles(path)
     with pytest.raises(TypeError, match="neither a path"):
         bv.open_tiles(5)
-    with pytest.raises(FileNotFoundError, match="there is no such file"):
+    with pytest.raises(FileNotFoundError, match="does not exist; give an existing file"):
         bv.open_tiles("nowhere.xml")
 
 

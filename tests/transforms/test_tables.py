@@ -195,5 +195,5 @@ def test_refusals(tmp_path):
         bv.RegionTable(
             read, bv.open(np.zeros((6, 7, 8), "f4").repeat(9000, 2))[:, :, :8], ["intensity_max"]
         )
-    with pytest.raises(TypeError, match="RegionTable: labels of float32"):
+    with pytest.raises(TypeError, match="RegionTable: labels have dtype float32"):
         bv.RegionTable(bv.ReadSlabs(nan, depth=3))

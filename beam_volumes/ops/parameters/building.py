@@ -105,7 +105,7 @@ def converted(found: np.ndarray, dtype: np.dtype, what: str) -> np.ndarray:
     whole = found.dtype.kind in "ui" and dtype.kind in "ui"
     if not whole and not np.can_cast(found.dtype, dtype, "same_kind"):
         raise ValueError(
-            f"{what}: the function returned {found.dtype}, and the result is {dtype}; give "
+            f"{what}: the function returned {found.dtype}, but the result is {dtype}; give "
             f'dtype="{found.dtype}", or convert in the function'
         )
     if found.size and whole and not np.can_cast(found.dtype, dtype):
