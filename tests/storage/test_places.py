@@ -263,7 +263,7 @@ def test_symbols_of_units_differ_by_their_case():
         ([5, "y", "x"], r"axes\[0\].name is 5, not a text"),
         ([None, "y", "x"], r"axes\[0\].name is missing"),
         (["z", "z", "x"], r"axes is \['z', 'z', 'x'\], with a repeated name"),
-        (["c", "z", "y", "x"], "its metadata name 4 axes, but the array has 3 dimensions"),
+        (["c", "z", "y", "x"], "its metadata list 4 axes, but the array has 3 dimensions"),
     ],
 )
 def test_ome_axes_that_are_none_are_refused(tmp_path, names, says):
