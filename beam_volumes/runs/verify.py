@@ -96,8 +96,8 @@ class Check:
         for i, output in enumerate(manifest.outputs):
             if not isinstance(output, dict):
                 raise ValueError(
-                    f"{journal.url} was written by beam_volumes {manifest.package}, "
-                    "before there was `verify`; its outputs are not described"
+                    f"{journal.url} was written by beam_volumes {manifest.package}, which did not "
+                    "yet describe outputs for `verify`; run it again with this version"
                 )
             is_table = "shape" not in output
             shards = TableSink.from_dict(output).shard_count() if is_table else 1
@@ -356,7 +356,8 @@ class Verification:
             return made
         if _VERIFIES not in existing.fingerprint:
             raise OutputExistsError(
-                f"{made.journal.url} is the journal of a run; give the verification another journal="
+                f"{made.journal.url} is the journal of a run; give the verification a different "
+                "journal="
             )
         if not resume:
             return made

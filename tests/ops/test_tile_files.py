@@ -323,7 +323,7 @@ def test_multiview_stitcher(tmp_path, version):
     for name, values in (("flat", np.eye(3)), ("lost", np.full((4, 4), np.nan))):
         group.create_array(name, data=values)
         with pytest.raises(
-            ValueError, match=f"the transform {name} of .* is no homogeneous matrix"
+            ValueError, match=f"the transform {name} of .* is not a homogeneous matrix"
         ):
             bv.open_tiles(tmp_path / "0.zarr", transform_key=name)
     for values in (np.arange(36)[::-1], np.r_[np.arange(35), 40], np.full(36, np.nan)):
