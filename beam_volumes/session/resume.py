@@ -401,6 +401,6 @@ def check_outputs_are_there(plan: Plan, journal: Journal) -> None:
     for sink in plan.sinks:
         if sink.existing_run() != journal.run_id and not (ended and sink in plan.intermediates):
             raise ValueError(
-                f"cannot resume {journal.url}: its output {sink.name} is gone or was written by "
+                f"cannot resume {journal.url}: its output {sink.name} is missing or was written by "
                 "another run; start anew with overwrite=True"
             )
