@@ -100,7 +100,7 @@ def converted(found: np.ndarray, dtype: np.dtype, what: str) -> np.ndarray:
     array([  1, 255], dtype=uint8)
     >>> converted(np.array([0.5]), np.dtype("u1"), "f")
     Traceback (most recent call last):
-    ValueError: f: the function returned float64, and the result is uint8; give dtype="float64", ...
+    ValueError: f: the function returned float64, but the result is uint8; give dtype="float64", ...
     """
     whole = found.dtype.kind in "ui" and dtype.kind in "ui"
     if not whole and not np.can_cast(found.dtype, dtype, "same_kind"):
