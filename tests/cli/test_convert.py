@@ -94,7 +94,7 @@ def test_overwrite_resume_and_the_plan(work, convert, command):
         (["slices", "a.mystery"], "the format cannot be inferred from the name"),
         (["slices", "a", "--format", "mystery"], "--format mystery; use one of"),
         (["slices", "a.zarr", "--codec", "zstd:high"], "write it as NAME or NAME:LEVEL"),
-        (["slices", "a.zarr", "--codec", "magic"], "codec='magic'; zarr v3 takes"),
+        (["slices", "a.zarr", "--codec", "magic"], "codec='magic'; zarr v3 supports"),
         (["slices", "a.zarr", "--dtype", "colour"], "--dtype colour does not exist"),
         (["slices", "a.zarr", "--dtype", "complex64"], "complex64.*; use bool, an integer"),
         (["slices", "a.zarr", "--chunks", "0"], "--chunks 0 is not valid; give whole numbers of at least 1"),
