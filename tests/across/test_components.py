@@ -464,7 +464,7 @@ class TestRefusals:
             cc.connectivity_structure(4)
 
     def test_structure(self):
-        with pytest.raises(ValueError, match="point-reflected"):
+        with pytest.raises(ValueError, match="symmetric about its centre"):
             cc.Labelling(np.indices((3, 3, 3)).sum(0) < 3)
 
     def test_window(self):
