@@ -12658,12 +12658,14 @@ def register_tiles(
     -----
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
-    squares of intensities. The positions of all tiles are solved together, without pairs that
-    contradict other pairs. Pairs that may match by chance, because they overlap little, are empty
-    or have repeating structures, are also excluded. A pair is used only if unrelated tiles would
-    match as well in less than one in a thousand cases. If no loop of other pairs confirms the pair,
-    the limit is one in a million. Without ``reference``, the mean of all positions does not change.
-    The mean of affine matrices is the identity.
+    squares of intensities. The positions of all tiles are solved together. Pairs that contradict
+    most other pairs are left out. Robust weights determine them, so a fifth of all pairs may be
+    wrong. Pairs that may match by chance, because they overlap little, are empty or have repeating
+    structures, are also excluded. A pair is used only if unrelated tiles would match as well in
+    less than one in a thousand cases. If no loop of other pairs confirms the pair, the limit is one
+    in a million. Such a pair is not used if it is in a loop that contradicts itself. Without
+    ``reference``, the mean position of all tiles that pairs link does not change. The mean of
+    affine matrices is the identity.
 
     NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
     There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
@@ -12672,6 +12674,10 @@ def register_tiles(
     ----------
     S. Preibisch, S. Saalfeld and P. Tomancak, "Globally optimal stitching of tiled 3D microscopic
     image acquisitions", Bioinformatics 25, 2009.
+
+    M. J. Black and A. Rangarajan, "On the unification of line processes, outlier rejection, and
+    robust statistics with applications in early vision", International Journal of Computer Vision
+    19, 1996.
 
     Examples
     --------

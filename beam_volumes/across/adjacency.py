@@ -110,7 +110,7 @@ def adjacency(
             )
     edges = np.empty(0) if edges is None else np.asarray(edges, np.float64)
     if edges.size == 1 or (np.diff(edges) <= 0).any():
-        raise ValueError("edges of a histogram: at least two, ascending")
+        raise ValueError("a histogram needs at least two ascending edges")
     own = labels.shape if core is None else core
     labels = as_labels(labels)
     under = np.empty((0, 0), labels.dtype) if below is None else as_labels(below[0])
@@ -128,7 +128,9 @@ def adjacency(
         minimum, maximum = min(s[0] for s in sizes), max(s[1] for s in sizes)
         bad = sum(s[2] for s in sizes)
         if bad and nan == "raise":
-            raise ValueError(f'{bad} boundary values are NaN or infinite: give nan="omit"')
+            raise ValueError(
+                f'{bad} boundary values are NaN or infinite; give nan="omit" to leave them out'
+            )
         also_least, also_most, _ = magnitudes(values_under[None])
         minimum, maximum = min(minimum, also_least), max(maximum, also_most)
         low = math.frexp(minimum)[1] - 1 if maximum else 0

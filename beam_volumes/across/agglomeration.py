@@ -198,7 +198,9 @@ def settle(
     # One of two merged regions must be smaller than ``min_size``. Sums and counts must fit 62 bits.
     n, count, dtype = len(edges), len(regions.names), edges.known.dtype
     if n > np.iinfo(np.int32).max // 2:
-        raise ValueError(f"agglomerate: {n:,} boundaries in one step; there is room for {2**30:,}")
+        raise ValueError(
+            f"agglomerate: {n:,} boundaries in one step are too many; the maximum is {2**30:,}"
+        )
     limits = _limits((max_size, min_size))
     if linkage.how == kernels.LARGEST:
         return _settle_in_order(edges, regions, linkage, threshold, limits)

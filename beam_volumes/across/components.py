@@ -184,8 +184,8 @@ class Labelling:
         structure = np.asarray(self.structure, bool)
         if structure.shape != (3, 3, 3) or (structure != structure[::-1, ::-1, ::-1]).any():
             raise ValueError(
-                f"structure of shape {structure.shape}: must be 3x3x3 and the same when "
-                "point-reflected"
+                f"structure of shape {structure.shape} is not valid; it must be 3x3x3 and "
+                "symmetric about its centre"
             )
         links, is_joined = kernels.links_of(structure)
         for name, value in (("structure", structure), ("links", links), ("is_joined", is_joined)):
@@ -281,8 +281,8 @@ class EdgeLabelling(Labelling):
 def _check_size(block: Any) -> None:
     if math.prod(block.shape) >= 2**31:
         raise ValueError(
-            f"a window of {block.shape} voxels: components are labelled in windows of fewer "
-            "than 2**31, use tiles along y and x"
+            f"a window of {block.shape} voxels is too large; components are labelled in windows "
+            "of fewer than 2**31 voxels. Use tiles along y and x"
         )
 
 

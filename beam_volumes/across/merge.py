@@ -58,7 +58,7 @@ class Tree:
 
     def __post_init__(self) -> None:
         if min(self.radix) < 2:
-            raise ValueError(f"radix {self.radix}: each must be at least 2")
+            raise ValueError(f"radix {self.radix} must consist of numbers of at least 2")
 
     @property
     def levels(self) -> int:
@@ -189,7 +189,7 @@ def merge(
         missing = sorted(set(tree.children(key)) ^ {c.key for c in children})
         raise ValueError(
             f"a merge across slabs needs every slab once: below node {key}, {missing} are "
-            "missing, or belong to another grid"
+            "missing, or belong to a different grid"
         )
     ids, inverse = np.unique(np.concatenate([c.ids for c in children]), return_inverse=True)
     parts = np.split(inverse, np.cumsum([len(c.ids) for c in children])[:-1])
@@ -204,9 +204,9 @@ def merge(
                 outer[k] = here
             elif there.digest != digest or len(there.members) != len(here.members):
                 raise ValueError(
-                    f"the slabs on either side of interface {k} (axis, slab above) found different "
-                    "voxels in the plane they share: the input has changed, or an operation before "
-                    "the label returns different voxels when run again"
+                    f"the slabs on either side of interface {k} (axis, slab above) have different "
+                    "voxels in the plane that they share: the input has changed, or an operation "
+                    "before the label returns different voxels when run again"
                 )
             else:
                 pairs.append(np.stack([there.members, here.members], 1))
@@ -411,7 +411,7 @@ def largest(parts: Iterable[Largest], k: int) -> Largest:
 def cutoff_of(chosen: Largest, k: int) -> tuple[int, int] | None:
     """The last of the k largest, for `Keep`; None if there are at most k."""
     if k < 1:
-        raise ValueError(f"k={k}: must be at least 1")
+        raise ValueError(f"k={k} must be at least 1")
     return (int(chosen.sizes[-1]), int(chosen.roots[-1])) if len(chosen.roots) == k else None
 
 

@@ -126,7 +126,7 @@ def cumsum_dtype(dtype: np.dtype) -> np.dtype:
     # combined to the same bits: a sweep processes the slices in order instead.
     dtype = np.dtype(dtype)
     if dtype.kind not in "biuf":
-        raise TypeError(f"no cumsum of {dtype}: use bool, integers or floats")
+        raise TypeError(f"cumsum of {dtype} is not available; use bool, integers or floats")
     return np.dtype({"u": np.uint64, "f": np.float64}.get(dtype.kind, np.int64))
 
 

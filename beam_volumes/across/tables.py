@@ -149,11 +149,11 @@ def _no_sums(rows: int) -> Wide:
 def as_labels(labels: np.ndarray) -> np.ndarray:
     """A block of labels as unsigned integers with the same bits."""
     if labels.dtype.kind not in "bui":
-        raise TypeError(f"labels of {labels.dtype}: use bool or integers")
+        raise TypeError(f"labels have dtype {labels.dtype}; use bool or integers")
     if labels.dtype.kind == "i" and labels.size and (minimum := labels.min()) < 0:
         raise ValueError(
-            f"a label of {minimum}: labels are 0 (background) or positive; bv.where(labels > 0, "
-            "labels, 0) makes those below 0 background"
+            f"the label {minimum} is negative; labels must be 0 (background) or positive. "
+            "bv.where(labels > 0, labels, 0) makes negative labels background"
         )
     return labels.view(np.dtype(f"u{labels.dtype.itemsize}"))
 
@@ -182,10 +182,12 @@ def regions(
     arrays = arrays_for(None) if arrays is None else arrays
     own = labels.shape if core is None else core
     if intensity is not None and intensity.shape != own:
-        raise ValueError(f"intensities of shape {intensity.shape} for labels of shape {own}")
+        raise ValueError(
+            f"the intensities have shape {intensity.shape}, but the labels have shape {own}"
+        )
     if max(shape) >= 1 << 29:
         raise ValueError(
-            f"a volume of {shape}: an axis of a region table must be below 2**29 voxels"
+            f"a volume of shape {shape} is too large; each axis must have fewer than 2**29 voxels"
         )
     labels = as_labels(labels)
     below = np.empty((0, 0), labels.dtype) if below is None else as_labels(below)
@@ -388,7 +390,9 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
         values = values.view(np.uint8)
     values = kernel_array(values)
     if values.dtype.kind not in "iuf" or values.dtype.itemsize > 8:
-        raise TypeError(f"intensities of {values.dtype}: use bool, integers or floats to 64 bit")
+        raise TypeError(
+            f"intensities have dtype {values.dtype}; use bool, integers or floats of up to 64 bits"
+        )
     if values.dtype.kind == "f":
         return _float_intensities(labels, values, origin, keys, place, n, nan)
     info = np.iinfo(values.dtype)
@@ -425,7 +429,9 @@ def _digits(values: np.ndarray, nan: str) -> tuple[int, int]:
             f'{bad} intensities are NaN or infinite: give nan="omit" to leave them out'
         )
     if max_size >= 2.0**511:
-        raise ValueError(f"an intensity of {max_size:g}: its square is no float64")
+        raise ValueError(
+            f"an intensity of {max_size:g} is too large; its square does not fit float64"
+        )
     # of the first bit of the smallest value
     low = math.frexp(min_size)[1] - 1 if max_size else 0
     high = math.frexp(max_size)[1]
@@ -441,7 +447,7 @@ def merge(parts: Iterable[Regions]) -> Regions:
     if not parts:
         raise ValueError("no region tables to merge")
     if len({p.intensities is None for p in parts}) > 1:
-        raise ValueError("region tables with and without intensities do not merge")
+        raise ValueError("region tables with and without intensities cannot be merged")
     labels = np.concatenate([p.label for p in parts])
     if labels.size == 0 or len(parts) == 1:
         return parts[0]
@@ -537,7 +543,7 @@ def properties(
     known = ("label", *known_properties(ndim, True), QUANTILE)
     unknown = [n for n in names if n.partition("-")[0] not in known]
     if unknown:
-        raise ValueError(f"no region property {', '.join(unknown)} in {ndim}-D")
+        raise ValueError(f"there is no region property {', '.join(unknown)} in {ndim}-D")
     part = part[part.count > 0]
     table: dict[str, np.ndarray] = {"label": part.label}
     finish = Finish(part, shape, spacing, axes)

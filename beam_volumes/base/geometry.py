@@ -97,7 +97,7 @@ class Grid:
         """The (z, y, x) position of a cell in the grid."""
         _, ny, nx = self.counts
         if not 0 <= index < len(self):
-            raise IndexError(f"cell {index} of a grid of {len(self)}")
+            raise IndexError(f"cell {index} does not exist in a grid of {len(self)} cells")
         return (index // (ny * nx), index // nx % ny, index % nx)
 
     def index(self, cell: Triple) -> int:

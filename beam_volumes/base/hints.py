@@ -440,7 +440,7 @@ INSTEAD_OF_METHODS = {
     "flatten": "a volume keeps its axes; np.asarray(v).ravel() computes an array first",
     "rechunk": "v.to(path, chunks=...) stores other chunks",
     "numblocks": "v.chunks is the shape of a stored chunk",
-    "fill": "a volume is never changed; bv.where(mask, v, 0) makes a new one",
+    "fill": "volumes cannot be changed; bv.where(mask, v, 0) makes a new one",
     "view": "v.astype(dtype) converts; bv.view(v) shows the volume",
     "coords": "v.origin and v.voxel_size are the position and size of voxels",
     "persist": "v.to(path) and bv.compute store it, and give a volume that reads it",

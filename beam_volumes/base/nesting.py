@@ -33,7 +33,7 @@ def check_not_nested() -> None:
     function = _caller.get()
     if function is not None:
         raise ValueError(
-            f"the function {function!r} computes with beam_volumes itself, inside the sweep that calls it, "
-            "which can never end: work on the arrays it is given; pass further volumes to map_overlap, and "
-            "compute numbers in a computation before"
+            f"the function {function!r} computes with beam_volumes itself, inside the sweep "
+            "that calls it, so the sweep would never end. Use the arrays that it is given, pass "
+            "further volumes to map_overlap, and compute numbers beforehand"
         )

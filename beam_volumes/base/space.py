@@ -64,10 +64,10 @@ class Space:
         size = self.voxel_size
         if size is not None and not all(math.isfinite(s) and s > 0 for s in size):
             raise ImpossibleSpace(
-                f"a voxel size of {_shown(size)}: sizes are finite and above 0; give voxel_size="
+                f"a voxel size of {_shown(size)} is not finite and positive; give voxel_size="
             )
         if not all(map(math.isfinite, self.origin)):
-            raise ImpossibleSpace(f"an origin of {_shown(self.origin)}: it is finite; give origin=")
+            raise ImpossibleSpace(f"an origin of {_shown(self.origin)} is not finite; give origin=")
 
     @property
     def has_channels(self) -> bool:

@@ -36,7 +36,7 @@ _OPTION = {
 _CALL = re.compile(r"; in \w+\(\w+=.*\)$", re.S)
 _PLACED = re.compile(r"\b(voxel_size|unit|format)=(?![=(\[])('[^']*'|)")
 _QUOTES = r"['\"]?"
-_CHANNEL = r",? (?:as|by) (?:v\[(?:0|:, 0)\] or )?v\.sel\(c='?([^')]*)'?\)"
+_CHANNEL = r",? (?:(?:such )?as|by) (?:v\[(?:0|:, 0)\] or )?v\.sel\(c='?([^')]*)'?\)"
 _COMMAND = {
     _CHANNEL: r" by --index c=\1",
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"--index \1=\2",
@@ -138,7 +138,7 @@ def worded(text: str, recipe: bool = False) -> str:
 
     Examples
     --------
-    >>> worded("there are 3: choose one, as v[0] or v.sel(c='DAPI')")
+    >>> worded("there are 3: choose one, such as v[0] or v.sel(c='DAPI')")
     'there are 3: choose one by --index c=DAPI'
     >>> worded("the axis c has extent 1: drop it, as v[:, 0] or v.sel(c='0')")
     'the axis c has extent 1: drop it by --index c=0'

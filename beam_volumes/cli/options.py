@@ -274,7 +274,7 @@ def number(text: str, option: str) -> int | float:
     """
     found = parse_value(text, option).value
     if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ValueError(f"{option} {text}: not a number")
+        raise ValueError(f"{option} {text} is not a number")
     return found
 
 
@@ -301,7 +301,9 @@ def extents(text: str | None, option: str) -> list[int] | None:
         return None
     found = numbers(text, option)
     if any(not isinstance(n, int) or n < 1 for n in found):
-        raise ValueError(f"{option} {text}: whole numbers of at least 1, e.g. 64,512,512")
+        raise ValueError(
+            f"{option} {text} is not valid; give whole numbers of at least 1, e.g. 64,512,512"
+        )
     return [int(n) for n in found]
 
 

@@ -142,5 +142,5 @@ class FlinkJob:
 def _wait(deadline: float, state: str) -> None:
     """Wait a moment; TimeoutError after the deadline."""
     if time.monotonic() > deadline:
-        raise TimeoutError(f"not {state} after {_MAX_WAIT:.0f} s")
+        raise TimeoutError(f"the job was not {state} after {_MAX_WAIT:.0f} s")
     time.sleep(0.2)

@@ -103,7 +103,7 @@ class _Server:
                 files = [channel, output, folder, theirs.fileno()]
                 socket.send_fds(self._requests, [json.dumps(variables).encode()], files)
             except OSError as error:
-                raise Unavailable(f"the server accepts no request: {error}") from error
+                raise Unavailable(f"the server accepts no requests: {error}") from error
         return ForkedProcess(ours, self)
 
     def ended(self) -> bool:

@@ -144,7 +144,7 @@ def _continuing(session: Session, options: RunOptions) -> str:
     outputs = session.plan.outputs
     if outputs and journal_place(session.plan, None) == journal.spec:
         place = url(outputs[0].kvstore).rstrip("/")
-    return f"continue it by: beam-volumes resume {shlex.quote(place)}{_on(options.runner)}"
+    return f"to continue, run: beam-volumes resume {shlex.quote(place)}{_on(options.runner)}"
 
 
 def _on(runner: Any) -> str:

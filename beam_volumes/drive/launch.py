@@ -239,5 +239,5 @@ def verify_elsewhere(
                     "use a bucket, gs:// or s3://"
                 )
     if _only_describes(given):
-        raise ValueError("verify cannot be a job that is only described; leave out that option")
+        raise ValueError("verify cannot run as a job that is only described; leave out that option")
     run_verification(verification, runner, given, needs)

@@ -90,7 +90,7 @@ def check_arguments(
             if hint.startswith(("; did you mean", "; the output")) or not _has_server(runner):
                 raise UnknownOption(name, hint)
         elif runner is None:
-            raise ValueError(f"{name} is an option of Beam's, and --runner none runs without Beam")
+            raise ValueError(f"{name} is an option for Beam, but --runner none runs without Beam")
         has_value = known.get(name, 1) and not equals and left and not left[-1].startswith("--")
         if name.startswith("--") and has_value:
             left.pop()
@@ -112,14 +112,14 @@ def check_options(options: Any, runner: Any) -> None:
                 isinstance(v, str | bool | int | float | np.number | np.bool_) for v in values
             ):
                 raise TypeError(
-                    f"options has {name!r} with a value of type {type(value).__name__}; give texts, numbers "
-                    "or bools by the names of options"
+                    f"options has {name!r} with a value of type {type(value).__name__}; give a "
+                    "dict from option names to strings, numbers or bools"
                 )
         check_arguments([f"--{name}=" for name in options], runner)
     elif isinstance(options, Sequence) and not isinstance(options, str):
         if wrong := [o for o in options if not isinstance(o, str)]:
             raise TypeError(
-                f"options has {wrong[0]!r}, not a text; give a list like "
+                f"options has {wrong[0]!r}, which is not a string; give a list like "
                 "['--direct_running_mode=multi_processing']"
             )
         check_arguments(options, runner)

@@ -148,8 +148,8 @@ def _haloed(
         return transform(halo=halo, **fields)
     if halo or len(halos) not in (3, 6):
         raise ValueError(
-            f"{transform.__name__}: halo={halo}, halos={list(halos)}: give one number as halo, or three or "
-            "six as halos: one for each of z, y and x, or voxels before and after"
+            f"{transform.__name__}: halo={halo}, halos={list(halos)}; give one number as halo, or "
+            "three (z, y, x) or six (before and after along each axis) as halos"
         )
     each = list(halos) if len(halos) == 3 else [*zip(halos[::2], halos[1::2], strict=True)]
     return transform(halo=each, **fields)

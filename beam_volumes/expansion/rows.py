@@ -83,7 +83,8 @@ def slab_of_row(row: Any) -> tuple[SlabKey, Slab]:
     size = int(np.prod(shape)) * dtype.itemsize
     if len(row.data) != size:
         raise ValueError(
-            f"{named}: {len(row.data):,} bytes of data; {shape} voxels of {row.dtype} are {size:,}"
+            f"{named}: {len(row.data):,} bytes of data, but {shape} voxels of {row.dtype} need "
+            f"{size:,}"
         )
     data = np.frombuffer(row.data, dtype).reshape(shape)
     space = (

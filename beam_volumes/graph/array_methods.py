@@ -182,7 +182,9 @@ class ArrayMethods(VolumeCore):
     def round(self: V, decimals: int = 0) -> V:
         """Round to integers, half to even; ``decimals`` must be 0."""
         if decimals:
-            raise ValueError(f"round: decimals={decimals!r} is not available; v.round() has none")
+            raise ValueError(
+                f"round: decimals={decimals!r} is not available; use v.round() without decimals"
+            )
         return self if self.dtype.kind in "iub" else np.rint(self)  # type: ignore[call-overload,no-any-return]
 
     def transpose(self: V, *axes: Any) -> V:

@@ -40,7 +40,7 @@ class VolumeCore:
                 stated = "the axis c has extent 1: drop it"
             first = "v[:, 0]" if self.space.times else "v[0]"
             raise ValueError(
-                f"one channel is needed, and {stated}, as {first} or v.sel(c={names[0]!r})"
+                f"one channel is needed, but {stated}, such as {first} or v.sel(c={names[0]!r})"
             )
         return self.nodes[0]
 
@@ -128,7 +128,7 @@ class VolumeCore:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of a volume without axes")
+            raise TypeError("a volume without axes has no len()")
         return self.shape[0]
 
     def derive(self: V, node: Node) -> V:
@@ -200,7 +200,7 @@ class VolumeCore:
         ((2, 3), ('GFP', 'DAPI'))
         """
         if not self.space.has_channels:
-            raise ValueError(f"sel(c={c!r}): {self!r} has no axis of channels")
+            raise ValueError(f"sel(c={c!r}): {self!r} has no channel axis")
         if isinstance(c, str | int | np.integer):
             return type(self)(self.nodes[self._channel(c)], self.space.of_one("c"))
         at = [self._channel(item) for item in c]

@@ -291,8 +291,8 @@ def check_power(exponent: Any, result: np.dtype) -> None:
     """Refuse negative powers of integers before numpy meets them."""
     if result.kind == "i" and isinstance(exponent, int | np.integer) and exponent < 0:
         raise ValueError(
-            f"power: exponent {exponent!r} of integers: a negative power is none; cast the volume with "
-            "astype first"
+            f"power: exponent={exponent!r} is negative, so integers become fractions; "
+            "cast the volume with astype first"
         )
 
 

@@ -34,7 +34,7 @@ def indexed(volume: V, key: Any) -> tuple[V, list[int]]:
         if isinstance(key, int):
             return indexed(at_points(volume, key), tuple(keys))
         if not range(*key):
-            raise IndexError("axis t: no time point is left")
+            raise IndexError("axis t: the index selects no time point")
         if key != (0, volume.space.times):
             keys.insert(0, slice(None))
             return indexed(at_points(volume, key), tuple(keys))
@@ -44,14 +44,14 @@ def indexed(volume: V, key: Any) -> tuple[V, list[int]]:
             chosen_c = range(*key.indices(len(volume.nodes)))
             rest = [slice(None)] * bool(volume.space.times) + [slice(None), *keys]
             if not chosen_c:
-                raise IndexError("axis c: no channel is left")
+                raise IndexError("axis c: the index selects no channel")
             return indexed(volume.sel(c=list(chosen_c)), tuple(rest))
         key = _start_and_stop("c", key, len(volume.nodes))
         if isinstance(key, int):
             keys = [slice(None)] * bool(volume.space.times) + keys
             return indexed(volume.sel(c=key), tuple(keys))
         if not range(*key):
-            raise IndexError("axis c: no channel is left")
+            raise IndexError("axis c: the index selects no channel")
         chosen = volume.sel(c=list(range(*key)))
     else:
         chosen = volume
@@ -91,8 +91,9 @@ def _refuse_key(key: Any) -> None:
     """Refuse keys that only arrays support; the message shows an alternative."""
     if key is None:
         raise IndexError(
-            "v[None]: a volume has the axes t, c, z, y, x and no others; bv.stack([v]) gives it an axis of "
-            "channels, and np.asarray(v)[None] an array with one more"
+            "v[None] is not available, because volumes only have the axes t, c, z, y, x; "
+            "bv.stack([v]) adds a channel axis, and np.asarray(v)[None] returns an array with a "
+            "further axis"
         )
     if isinstance(key, VolumeCore | Scalar | np.ndarray | list | tuple | bool | np.bool_):
         if (
@@ -100,8 +101,8 @@ def _refuse_key(key: Any) -> None:
             == "b"
         ):
             raise IndexError(
-                "v[mask]: how many voxels that is depends on them; bv.where(mask, v, 0) keeps the shape, and "
-                "numbers take mask=, as bv.mean(v, mask=mask)"
+                "v[mask] is not available, because its shape depends on the voxels; use "
+                "bv.where(mask, v, 0), or mask=, as in bv.mean(v, mask=mask)"
             )
         raise IndexError(
             f"v[{'...' if hasattr(key, 'shape') else key!r}]: use integers and slices; "

@@ -46,8 +46,9 @@ def to_dask(volume: VolumeCore, chunks: Any = "auto") -> Any:
     if not _has_blocks(volume):
         if volume.nbytes > options.max_inmemory:
             raise ValueError(
-                f"{volume!r} rests on numbers of whole volumes, and would be one block of dask of "
-                f"{format_bytes(volume.nbytes)}: write it with .to(path), and take bv.open(path).to_dask()"
+                f"{volume!r} depends on numbers of whole volumes, so it would be one dask block "
+                f"of {format_bytes(volume.nbytes)}; write it with .to(path), and use "
+                "bv.open(path).to_dask()"
             )
         whole = da.from_array(Blocks(volume), chunks=-1, fancy=False, asarray=True)
         return whole if chunks == "auto" else whole.rechunk(chunks)

@@ -79,8 +79,8 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
         args, kwargs = _as_elsewhere(places, known, args, kwargs)
         if by_name and rest is None and len(args) > len(places):
             raise TypeError(
-                f"{function.__name__} takes {', '.join(places)} by position; "
-                f"give {'=, '.join(by_name)}= by name"
+                f"{function.__name__} accepts {', '.join(places)} by position; give "
+                f"{'=, '.join(by_name)}= by name"
             )
         if not has_others:
             check_names(function.__name__, kwargs, known)

@@ -401,7 +401,8 @@ class FoldValue(Value):
             _check_shapes(reduction.name, (fed[0].voxels, item.voxels, *item.others))
             if item.mask is not None and item.mask.shape != shape:
                 raise ValueError(
-                    f"{reduction.name}: the mask's shape {item.mask.shape} is not the volume's {shape}"
+                    f"{reduction.name}: the mask has shape {item.mask.shape}, but the volume has "
+                    f"shape {shape}"
                 )
         tokens = [
             (

@@ -103,7 +103,9 @@ def open(
         asked = dict(index=index, dataset=dataset, level=level, mpp=mpp, **options)
         for name, value in asked.items():
             if value is not None:
-                raise ValueError(f"{name}={value!r} is for files and arrays; this is {path!r}")
+                raise ValueError(
+                    f"{name}={value!r} is only for files and arrays, but {path!r} is a lazy number"
+                )
         volume = volume_of(path, None if axes is None else letters_of(axes))
         return Volume(
             volume.nodes, stated_space(volume.space, repr(path), voxel_size, unit, origin)
@@ -180,7 +182,5 @@ def from_dask(
     (192.0, (2, 2, 2))
     """
     if not is_array_object(array):
-        raise TypeError(
-            f"from_dask: expected an array of dask, not {type(array).__name__} {array!r}"
-        )
+        raise TypeError(f"from_dask: expected a dask array, not {type(array).__name__} {array!r}")
     return open(array, voxel_size=voxel_size, unit=unit, origin=origin, index=index)

@@ -42,7 +42,9 @@ def _allow(is_allowed: bool) -> Iterator[None]:
 def computed(item: Any) -> Any:
     """Compute an expression in this process for numpy."""
     if not _allowed.get():
-        raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
+        raise ValueError(
+            f"{item!r} is not computed yet, so it cannot be used here; compute it first"
+        )
     return driver().in_process(item)
 
 
@@ -65,7 +67,7 @@ class OnClass:
 
     def __get__(self, item: Any, owner: type) -> Callable[..., Any]:
         if item is not None:
-            raise AttributeError(f"{owner.__name__} has {self.function.__name__} for numpy alone")
+            raise AttributeError(f"{owner.__name__} has {self.function.__name__} only for numpy")
         return self.function
 
 

@@ -69,8 +69,8 @@ class Scalar(LazyOperators):
 
     def __bool__(self) -> bool:
         raise ValueError(
-            f"the truth of {self!r} is not known before it is computed: write if bv.compute(x): ..., or "
-            "compare float(x)"
+            f"the truth value of {self!r} is unknown before it is computed; write if "
+            "bv.compute(x): ..., or compare float(x)"
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -65,8 +65,8 @@ def space_of(
         missing = [a for a in volume.space.axes if a not in other.space.axes]
         if missing:
             raise ValueError(
-                f"with_space: {called(other)} has the axes {' '.join(other.axes)}, and no {missing[0]} as "
-                f"{called(volume)} has"
+                f"with_space: {called(other)} has the axes {' '.join(other.axes)}, but not "
+                f"{missing[0]}, which {called(volume)} has"
             )
         space = replace(
             space,

@@ -68,8 +68,8 @@ def array_nodes(
     ):
         given = "" if axes is None else f"axes={''.join(letters)!r}: "
         raise ValueError(
-            f"{given}{numbers!r} cannot be a volume: it needs 1 to 4 dimensions, each one of c, z, y, x, and "
-            "numbers of up to 64 bits"
+            f"{given}{numbers!r} cannot be a volume; it needs 1 to 4 of the dimensions c, z, y, "
+            "x, and numbers of up to 64 bits"
         )
     order = [letters.index(a) for a in _AXES if a in letters]
     if order != sorted(order):

@@ -172,8 +172,8 @@ class Table(dict[str, np.ndarray]):
 
     def __len__(self) -> int:
         raise TypeError(
-            f"{self!r} has no length before it is computed; len(table.columns) counts its columns, and "
-            "len(bv.compute(table)) its rows"
+            f"{self!r} has no length before it is computed; use len(table.columns) for its "
+            "columns, and len(bv.compute(table)) for its rows"
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -187,7 +187,9 @@ class Table(dict[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.columns:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}")
+            raise KeyError(
+                f"there is no column {name!r}; the columns are {', '.join(self.columns)}"
+            )
         column: np.ndarray = self._kept()[name].to_numpy()
         return column
 
@@ -374,7 +376,9 @@ class Table(dict[str, np.ndarray]):
         """
         names = [n for n in self.columns if n == column or n.startswith(f"{column}-")]
         if not names:
-            raise ValueError(f"no column {column!r}; there are {', '.join(self.columns)}")
+            raise ValueError(
+                f"there is no column {column!r}; the columns are {', '.join(self.columns)}"
+            )
         table = self._kept()
         labels = table[table.column_names[0]].to_numpy()
         wanted = exact_array(index, "index") if np.size(index) else np.empty(0, labels.dtype)

@@ -101,7 +101,9 @@ class Volume(ArrayMethods, LazyOperators):
         """Lazy number of labels, for a result of `beam_volumes.label`; otherwise an AttributeError."""
         node = self.nodes[0]
         if not isinstance(node, AcrossNode) or "count" not in node.barrier.survey.empty_numbers():
-            raise AttributeError(f"{self!r} is not a result of label: take bv.max of labels 1 to N")
+            raise AttributeError(
+                f"{self!r} is not a result of label; for labels numbered 1 to N, use bv.max"
+            )
         return Scalar(BarrierValue.of(node.barrier, "count", np.dtype(np.int64)))
 
     def _repr_html_(self) -> str | None:
@@ -166,13 +168,13 @@ class Volume(ArrayMethods, LazyOperators):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(
-            "v[...] = value: a volume is never changed; bv.where(mask, value, v) makes a new one, and "
-            "bv.concatenate joins parts"
+            "v[...] = value is not available, because volumes cannot be changed; make a new one "
+            "with bv.where(mask, value, v) or bv.concatenate"
         )
 
     def __bool__(self) -> bool:
         raise ValueError(
-            "the truth of a lazy volume is not known; compare it, then use bv.max or bv.sum"
+            "the truth value of a lazy volume is unknown; compare it, then use bv.max or bv.sum"
         )
 
     def __iter__(self) -> Any:
@@ -194,8 +196,8 @@ class Volume(ArrayMethods, LazyOperators):
         """Compute the only voxel of a volume, such as ``v[3, 4, 5]``."""
         if self.shape:
             raise TypeError(
-                f"{self!r} is no number: choose a voxel, as v{[0] * self.ndim}, or take bv.mean(v) or "
-                "bv.max(v)"
+                f"{self!r} is not a number; choose a voxel, such as v{[0] * self.ndim}, or use "
+                "bv.mean(v) or bv.max(v)"
             )
         return np.asarray(self)[()]
 
@@ -333,8 +335,8 @@ class Volume(ArrayMethods, LazyOperators):
         """
         if len(self.space.axes) < 2:
             raise ValueError(
-                f"cannot write {self!r}: a stored volume has two axes or three; keep an axis by a slice "
-                "(v[4:5]), or compute the array"
+                f"cannot write {self!r}: a stored volume needs two or three axes; keep an axis "
+                "with a slice (v[4:5]), or compute the array"
             )
         options = {
             "chunks": chunks,
@@ -432,7 +434,8 @@ def _target_of(volume: Volume, path: Any, format: str | None, storage: Mapping[s
     for option in _OF_RUNS:
         if option in storage:
             raise TypeError(
-                f"to: {option}={storage[option]!r} is for the run: bv.compute(volume.to(path), {option}=...)"
+                f"to: {option}={storage[option]!r} is an option of the run; use "
+                f"bv.compute(volume.to(path), {option}=...)"
             )
     sink = make_sink(
         path,

@@ -68,7 +68,7 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
     ]
     for i, s in zip(items, stand_ins, strict=True):
         if not isinstance(s, np.ndarray | np.generic | bool | int | float):
-            raise TypeError(f"where: cannot choose {type(i).__name__} {i!r}")
+            raise TypeError(f"where: cannot choose values from {type(i).__name__} {i!r}")
     dtype = np.result_type(*stand_ins)
     for i in items:
         if (

@@ -45,7 +45,7 @@ def times_of(targets: Sequence[Any]) -> int:
     if len(found) > 1:
         (n, one), (m, other), *_ = found.items()
         raise ValueError(
-            f"{one!r} has {n or 'no'} time points, and {other!r} has {m or 'none'}; compute them "
+            f"{one!r} has {n or 'no'} time points, but {other!r} has {m or 'none'}; compute them "
             "one after the other"
         )
     return next(iter(found), 0)

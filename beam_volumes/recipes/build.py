@@ -144,7 +144,7 @@ def _found(text: str, known: dict[str, Any], where: str) -> Any:
         return item
     if not isinstance(item, tuple):
         raise RecipeError(
-            where, f"{text!r}: {name!r} is {_kind(item)}, not several; write {name!r}"
+            where, f"{text!r}: {name!r} is {_kind(item)} and has no parts; write {name!r}"
         )
     if number >= len(item):
         raise RecipeError(where, f"{text!r}: {name!r} has parts 0 to {len(item) - 1}")
@@ -168,13 +168,13 @@ def apply(step: RecipeStep, known: dict[str, Any]) -> Any:
         if name in operation.parameters and operation.parameters[name].is_table:
             if not isinstance(item, Table):
                 raise entry.error(
-                    f"{operation.name} takes a table, and {entry.plain()!r} is {_kind(item)}"
+                    f"{operation.name} accepts a table, but {entry.plain()!r} is {_kind(item)}"
                 )
             continue
         if not _fits(item, wanted):
             what = {"volume": "a volume", "volumes": "a list of volumes"}
             raise entry.error(
-                f"{operation.name} takes {what.get(wanted, 'volumes and numbers')}, and "
+                f"{operation.name} accepts {what.get(wanted, 'volumes and numbers')}, but "
                 f"{entry.plain()!r} is {_kind(item)}"
             )
     first = next((i for i in inputs if isinstance(i, Volume)), None)

@@ -135,9 +135,11 @@ class _Document:
 
     def _check_name(self, name: str) -> None:
         if name in self.gives:
-            raise RecipeError(WHERE, f"{name!r} is used already; choose another name")
+            raise RecipeError(WHERE, f"{name!r} is already used; choose a different name")
         if name in operations():
-            raise RecipeError(WHERE, f"{name!r} is an operation; choose another name")
+            raise RecipeError(
+                WHERE, f"{name!r} is the name of an operation; choose a different name"
+            )
         if not NAME.fullmatch(name):
             raise RecipeError(
                 WHERE,
@@ -192,7 +194,7 @@ class _Document:
             limit = len(operation.positional)
             raise RecipeError(
                 operation.name,
-                f"takes up to {limit} inputs, and {len(words)} are given: {', '.join(words)}",
+                f"accepts up to {limit} inputs, but {len(words)} are given: {', '.join(words)}",
             )
         for k, word in enumerate(words):
             name = operation.positional[0 if operation.is_of_many else k]

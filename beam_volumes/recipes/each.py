@@ -82,7 +82,8 @@ def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
     """Replace an input of a recipe; outputs go to a folder with the item's name."""
     if recipe.registrations:
         raise ValueError(
-            "--each runs no recipe with register:, as all volumes would share its files"
+            "--each does not support recipes with register:, because all volumes would share its "
+            "files"
         )
     folder = f"{out.rstrip('/')}/{item.name}"
     outputs = []

@@ -205,7 +205,9 @@ def _input(name: str, entry: Entry) -> Input:
     options = {k: e.plain() for k, e in entry.value.items()}
     what = [options.pop(k) for k in ("path", "spec") if k in options]
     if len(what) != 1 or not isinstance(what[0], str | dict):
-        raise entry.error(f"the input {name!r} needs path: a text, or spec: a TensorStore spec")
+        raise entry.error(
+            f"the input {name!r} needs path: (a string) or spec: (a TensorStore spec)"
+        )
     return Input(name, what[0], options, entry.where)
 
 
@@ -223,7 +225,9 @@ def _registrations(entry: Entry | None, inputs: dict[str, Input]) -> Iterator[Re
         op = given.pop("op", None) or Entry(name, e.where)
         operation = registrations().get(str(op.value))
         if operation is None:
-            raise op.error(f"register: has {', '.join(registrations())}, and no {op.plain()!r}")
+            raise op.error(
+                f"register: has no operation {op.plain()!r}; use {', '.join(registrations())}"
+            )
         own, files = operation.keywords, registration_files(operation)
         Entry(given, e.where).check_keys(["input", *own, *files], operation.name)
         plain = {key: entry.plain() for key, entry in given.items()}
@@ -232,7 +236,7 @@ def _registrations(entry: Entry | None, inputs: dict[str, Input]) -> Iterator[Re
             raise e.error(f"{operation.name} needs input: one of {', '.join(inputs)}")
         if is_of_tiles(inputs[chosen].what) != operation.is_of_many:
             wanted = "tiles: an XML or CSV file" if operation.is_of_many else "a volume"
-            raise e.error(f"{operation.name} takes {wanted}, and {chosen!r} is another input")
+            raise e.error(f"{operation.name} needs {wanted}, but {chosen!r} is a different input")
         written = {key: plain.pop(key) for key in files if key in plain}
         if not str(written.get("table", "")).lower().endswith(".csv"):
             raise e.error(f"{operation.name} needs table: a path that ends in .csv")
@@ -250,7 +254,7 @@ def _steps(entry: Entry | None, inputs: dict[str, Input]) -> dict[str, RecipeSte
     previous = next(iter(inputs)) if len(inputs) == 1 else None
     for name, e in entry.mapping("steps").items():
         if _checked_name(name, e) in inputs:
-            raise e.error(f"{name!r} is the name of an input; give the step another name")
+            raise e.error(f"{name!r} is the name of an input; give the step a different name")
         steps[name] = _step(name, e, previous)
         previous = name
     return steps
@@ -277,14 +281,14 @@ def _step(name: str, entry: Entry, previous: str | None) -> RecipeStep:
         if key in known:
             continue
         if key in operation.parameters:
-            raise e.error(f"{operation.name}: {key!r} is given by the step's input already")
+            raise e.error(f"{operation.name}: {key!r} is already given by the step's input")
         raise e.error(
             f"{operation.name} has no parameter {key!r}{nearest(key, [*known, 'input', 'inputs'])}"
         )
     if len(inputs) > len(operation.positional) and not operation.is_of_many:
         raise entry.error(
-            f"{operation.name} takes {counted(len(operation.positional), 'input')}, and {len(inputs)} are "
-            "given"
+            f"{operation.name} accepts {counted(len(operation.positional), 'input')}, but "
+            f"{len(inputs)} are given"
         )
     missing = [r for r in operation.required if r not in (*filled, *given)]
     if missing:
@@ -415,7 +419,7 @@ def _output(
         )
     path = given.pop("path", None)
     if path is not None and not isinstance(path.value, str):
-        raise path.error(f"path: {path.plain()!r} is not a text")
+        raise path.error(f"path: {path.plain()!r} is not a string")
     if path is None and given:
         raise entry.error("an output with options needs path:")
     options = {k: e.plain() for k, e in given.items()}

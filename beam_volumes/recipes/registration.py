@@ -185,11 +185,13 @@ def check_files(files: Mapping[str, str], used: Sequence[Any], overwrite: bool) 
     for name, path in files.items():
         place = os.path.realpath(path)
         if place in taken:
-            raise ValueError(f"{name}: {path} is an input or another output; give another path")
+            raise ValueError(
+                f"{name}: {path} is also an input or another output; give a different path"
+            )
         taken.add(place)
         is_there = os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path))
         if is_there and not overwrite:
-            raise FileExistsError(f"{path} exists: give another path, or overwrite=True")
+            raise FileExistsError(f"{path} exists; give a different path, or overwrite=True")
 
 
 def of_volume(
@@ -251,7 +253,8 @@ def _write(text: str, path: str, keep: bool = False) -> None:
     data = text.encode()
     if keep and os.path.exists(path) and not data.startswith(Path(path).read_bytes()):
         raise ValueError(
-            f"{path} is cut, and its rows differ from those that are found now; delete it to write it again"
+            f"{path} is incomplete, and its rows differ from the new ones; delete it to write it "
+            "again"
         )
     write_file(path, data)
 

@@ -124,7 +124,7 @@ def _option(
             raise RecipeError(WHERE, f"--option {pair}: write it as NAME=VALUE")
         if key not in OPEN_OPTIONS:
             raise RecipeError(
-                WHERE, f"--option {pair}: no format has it{nearest(key, OPEN_OPTIONS)}"
+                WHERE, f"--option {pair}: no format has this option{nearest(key, OPEN_OPTIONS)}"
             )
     for owner in owners:
         name = key.removeprefix("no_") if key.removeprefix("no_") in owner.flags else key

@@ -138,7 +138,7 @@ def unseal(data: bytes, run_id: str) -> bytes:
     """The inverse of `seal`; raises ValueError if run or digest differ."""
     head, body = split(data)
     if head.get("run") != run_id:
-        raise ValueError("it belongs to another run")
+        raise ValueError("it belongs to a different run")
     if head.get("digest") != _digest(body):
         raise ValueError("its contents do not match their digest")
     return body

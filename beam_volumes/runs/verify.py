@@ -96,8 +96,8 @@ class Check:
         for i, output in enumerate(manifest.outputs):
             if not isinstance(output, dict):
                 raise ValueError(
-                    f"{journal.url} was written by beam_volumes {manifest.package}, "
-                    "before there was `verify`; its outputs are not described"
+                    f"{journal.url} was written by beam_volumes {manifest.package}, which did not "
+                    "yet describe outputs for `verify`; run it again with this version"
                 )
             is_table = "shape" not in output
             shards = TableSink.from_dict(output).shard_count() if is_table else 1
@@ -193,7 +193,7 @@ class Check:
             sink = self._sink(name)
             if sink is not None and recorded.get(name, 0) != sink.unit_count:
                 lacking = sink.unit_count - recorded.get(name, 0)
-                yield f"{name}: {lacking} of {sink.unit_count} units are in no record"
+                yield f"{name}: {lacking} of {sink.unit_count} units have no record"
 
     def _scalars(self, k: int) -> Iterator[str]:
         try:
@@ -220,7 +220,7 @@ class Check:
             return
         sink = self._sink(output["name"])
         if sink is None:
-            yield f"{output['name']} is gone or was written by another run"
+            yield f"{output['name']} is missing or was written by another run"
         else:
             yield from self._provenance(sink, ended, found)
 
@@ -295,7 +295,7 @@ class Check:
                 box = part.grid.box(own)
                 called = f"{where}: unit {own} {box} of {part.name}"
                 if not _is_of(record, sink, part, box, lattices.get(name)):
-                    yield f"{called} is not of that slab"
+                    yield f"{called} does not belong to that slab"
                 elif not self._listing(part).has(own):
                     if is_stored:
                         yield f"{called} is missing"
@@ -356,7 +356,8 @@ class Verification:
             return made
         if _VERIFIES not in existing.fingerprint:
             raise OutputExistsError(
-                f"{made.journal.url} is the journal of a run; give the verification another journal="
+                f"{made.journal.url} is the journal of a run; give the verification a different "
+                "journal="
             )
         if not resume:
             return made

@@ -82,7 +82,7 @@ def warn_of_nan(plan: Plan) -> None:
     for node in everything(searched):
         if isinstance(node, SourceNode) and node.dtype.kind == "f" and _has_nan(node.source):
             warnings.warn(
-                f"{node.source.name} has NaN: no blobs are found up to 4 standard deviations around them; "
+                f"{node.source.name} has NaN: no blobs are detected up to 4 standard deviations around them; "
                 "use np.nan_to_num(v) to replace them",
                 stacklevel=outside(),
             )

@@ -109,9 +109,9 @@ def check_scratch(plan: Plan, journal: Any, scratch: Any, workers: str) -> None:
         return
     raise ValueError(
         "intermediate results, or results without a path, would be stored on this machine, but "
-        f"{workers} may be on others: write the results with .to(path), or give journal=, a "
-        "folder that all of them share, such as a bucket (bv.compute also takes temp_location in "
-        "options)"
+        f"{workers} may be on different machines: write the results with .to(path), or give "
+        "journal=, a folder that all of them share, such as a bucket (bv.compute also takes "
+        "temp_location in options)"
     )
 
 

@@ -208,7 +208,7 @@ def load_plan(journal: Journal) -> tuple[Plan, Request]:
         ) from error
     if lacking := _lacking(plan):
         raise ValueError(
-            f"cannot resume {journal.url}: it was begun with other code of the same version, "
+            f"cannot resume {journal.url}: it was begun with different code of the same version, "
             f"beam_volumes {__version__}: its plan has no {lacking}; continue with that code, or "
             "start again with overwrite=True"
         )
@@ -312,9 +312,8 @@ def begun_plan(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
         if any(now.get(name) != then.get(name) for name in ("chunk", "shard")):
             slabs = ", ".join(str(tuple(p["slab"])) for p in manifest.passes)
             raise ValueError(
-                f"cannot resume {journal.url}: it stores {sink.name} in other "
-                "chunks; resume it with the memory= and slab= it was begun with (its slabs are "
-                f"{slabs})"
+                f"cannot resume {journal.url}: it stores {sink.name} in different chunks; resume "
+                f"it with the memory= and slab= it was begun with (its slabs are {slabs})"
             )
     return plan
 
@@ -402,6 +401,6 @@ def check_outputs_are_there(plan: Plan, journal: Journal) -> None:
     for sink in plan.sinks:
         if sink.existing_run() != journal.run_id and not (ended and sink in plan.intermediates):
             raise ValueError(
-                f"cannot resume {journal.url}: its output {sink.name} is gone or was written by "
+                f"cannot resume {journal.url}: its output {sink.name} is missing or was written by "
                 "another run; start anew with overwrite=True"
             )

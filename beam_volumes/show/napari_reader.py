@@ -56,7 +56,7 @@ class Planes:
         if part.nbytes > options.max_inmemory:
             raise ValueError(
                 f"{part!r} is larger than options.max_inmemory, "
-                f"{format_bytes(options.max_inmemory)}; look at planes of it, or at a level of a pyramid"
+                f"{format_bytes(options.max_inmemory)}; view planes of it, or a level of a pyramid"
             )
         if not part.size:
             return np.empty(part.shape, part.dtype)

@@ -156,9 +156,9 @@ def why_not(operation: Operation, item: Any, name: str = "input") -> str:
     if isinstance(item, tuple) and not operation.is_of_many:
         item = item[0]
     if operation.is_of_tables != isinstance(item, Table):
-        return "takes a table" if operation.is_of_tables else "takes a volume, not a table"
+        return "accepts a table" if operation.is_of_tables else "accepts a volume, not a table"
     if not isinstance(item, Volume | Table | tuple):
-        return "takes a volume, not a number"
+        return "accepts a volume, not a number"
     given = start(operation, name, 0.5, item if isinstance(item, Volume) else None)
     if "" in given.values():  # only the user knows it
         return ""

@@ -226,7 +226,7 @@ def studio(
     """
     for folder in folders:
         if not os.path.isdir(folder):
-            raise ValueError(f"folders: {folder} is no folder; give one that exists")
+            raise ValueError(f"folders: {folder} is not a folder; give an existing one")
     recipes = [i for i in map(_plain, items) if _is_recipe(i)] + (
         [] if recipe is None else [recipe]
     )
@@ -248,7 +248,7 @@ def studio(
         document = Document(text, file or "recipe")
         names = document.inputs()
         if len(items) > len(names):
-            raise ValueError(f"{len(items)} inputs are given, and the recipe has {len(names)}")
+            raise ValueError(f"{len(items)} inputs are given, but the recipe has {len(names)}")
         for name, given_path in zip(names, paths, strict=False):
             document.set_input(name, given_path)
     given = {

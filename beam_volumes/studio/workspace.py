@@ -259,7 +259,7 @@ class Workspace:
             name.lower().endswith((".yaml", ".yml")) for name in (path, place)
         ):
             raise ValueError(
-                f"{path} is no local path of a recipe; give one that ends in .yaml or .yml"
+                f"{path} is not a local path of a recipe; give one that ends in .yaml or .yml"
             )
         with self._lock, _locked(os.path.dirname(place)):
             text = self.document.text
@@ -269,10 +269,12 @@ class Workspace:
                     found = read_text(place)
                     Document(found, path)
                 except ValueError as error:
-                    raise ValueError(f"{path} is no recipe; give another name ({error})") from None
+                    raise ValueError(
+                        f"{path} is not a recipe; give a different name ({error})"
+                    ) from None
                 if not overwrite and found not in (self._loaded.get(place), text):
                     raise FileChanged(
-                        f"{path} is another recipe, or has changed since it was loaded"
+                        f"{path} is a different recipe, or has changed since it was loaded"
                     )
             write_file(place, text.encode())
             self._loaded[place] = text
@@ -306,7 +308,7 @@ class Workspace:
 def _refuse_special(place: str, path: str) -> None:
     """Refuse a pipe, a device or a folder: opening one may block for ever."""
     if os.path.exists(place) and not os.path.isfile(place):
-        raise ValueError(f"{path} is no regular file; give the path of a recipe")
+        raise ValueError(f"{path} is not a regular file; give the path of a recipe")
 
 
 @contextmanager

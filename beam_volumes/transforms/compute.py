@@ -204,16 +204,16 @@ def check_numbers(plan: Plan, has_journal: bool) -> None:
         if isinstance(value, Value) and value.nbytes > MAX_BYTES:
             raise ValueError(
                 f"{value.name} is an array of {value.shape} {value.dtype}, "
-                f"{format_bytes(value.nbytes)}, and would be one element, of at most "
-                f"{format_bytes(MAX_BYTES)}: crop the volume, or take it from "
-                "bv.compute(..., runner=...), which returns it through the run's journal"
+                f"{format_bytes(value.nbytes)}, but an element has at most "
+                f"{format_bytes(MAX_BYTES)}: crop the volume, or take it from bv.compute(..., "
+                "runner=...), which returns it through the run's journal"
             )
     folds = [f.reduction for p in plan.passes for f in p.program.folds]
     total = sum(r.dtype.itemsize * math.prod(r.shape) for r in folds)
     if total > MAX_BYTES and not has_journal:
         raise ValueError(
             f"the numbers of this run, {', '.join(r.name for r in folds)}, are "
-            f"{format_bytes(total)} together, and elements are at most {format_bytes(MAX_BYTES)}: "
+            f"{format_bytes(total)} together, but elements are at most {format_bytes(MAX_BYTES)}: "
             "give journal=, a folder that all workers can access, to store them there"
         )
 

@@ -171,7 +171,7 @@ class ComputeAll(Excepting, beam.PTransform):
         super().type_check_inputs(elements)
         if elements.element_type in (KeyedSlab, Slab):
             raise TypeCheckError(
-                f"{self.label}: ComputeAll takes elements that stand for whole volumes, such as "
+                f"{self.label}: ComputeAll accepts elements that stand for whole volumes, such as "
                 "paths, and was given slabs: write them with WriteSlabs, which gives the path"
             )
 

@@ -114,7 +114,7 @@ class Slab:
         if self.data.shape != self.box.shape:
             raise ValueError(
                 f"slab {self.key}: voxels of shape {self.data.shape} for a core of shape "
-                f"{self.core.shape} with the halo {self.halo}, which is {self.box.shape}"
+                f"{self.core.shape} with the halo {self.halo}, which needs {self.box.shape}"
             )
         if not Box.of_shape(self.shape).contains(self.box):
             raise ValueError(f"slab {self.key}: {self.box} reaches outside of {self.shape}")

@@ -38,7 +38,8 @@ class _Paths(beam.PTransform):
             fields = dict(named_fields_from_element_type(rows.element_type))  # type: ignore[arg-type]
         except (TypeError, ValueError):
             raise TypeError(
-                f"{self.name} takes paths, or rows with a path as a field, and was given {rows.element_type}"
+                f"{self.name} accepts paths, or rows with a path as a field, but was given "
+                f"{rows.element_type}"
             ) from None
         field = next(iter(fields)) if self.field is None and len(fields) == 1 else self.field
         if field is None or field not in fields:

@@ -320,9 +320,9 @@ def test_long_blocks_are_halved():
 
 def test_labels_that_are_none():
     for dtype in (np.float32, np.complex64):
-        with pytest.raises(TypeError, match="labels of"):
+        with pytest.raises(TypeError, match="labels have dtype"):
             tables.regions(np.zeros((1, 1, 1), dtype), (0, 0, 0), (1, 1, 1))
-    with pytest.raises(ValueError, match="a label of -3"):
+    with pytest.raises(ValueError, match="the label -3"):
         tables.regions(np.full((1, 1, 1), -3, np.int16), (0, 0, 0), (1, 1, 1))
 
 

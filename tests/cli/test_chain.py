@@ -135,7 +135,7 @@ output: {path: o.ome.zarr, step: both}
 """
     (target,) = build(parse_recipe(text)).targets
     assert target.volume.channels == ("x", "y", "z")
-    with pytest.raises(ValueError, match=r"stack takes a volume, and 3 is a number"):
+    with pytest.raises(ValueError, match=r"stack accepts a volume, but 3 is a number"):
         build(parse_recipe(text.replace("b, a]", "b, 3]")))
 
 
@@ -166,10 +166,10 @@ output: {path: o.ome.zarr, step: both}
         ("slices greater foo -o x.zarr", "'foo' is neither a volume nor an operation"),
         (
             "slices median_filter 3 --as label -o x.zarr",
-            "'label' is an operation; choose another name",
+            "'label' is the name of an operation; choose a different name",
         ),
-        ("slices median_filter 3 --as a median_filter 3 --as a -o x.zarr", "'a' is used already"),
-        ("slices greater 1 2 3 -o x.zarr", "takes up to 2 inputs, and 3 are given"),
+        ("slices median_filter 3 --as a median_filter 3 --as a -o x.zarr", "'a' is already used"),
+        ("slices greater 1 2 3 -o x.zarr", "accepts up to 2 inputs, but 3 are given"),
         ("slices --index 0 mean", "--index 0: write it as --index t=0,c=DAPI"),
         ("slices -o x.zarr --chunk 3", "x.zarr has no --chunk; did you mean '--chunks'"),
         ("slices --voxel 3 mean", "slices has no --voxel; did you mean '--voxel-size'"),
@@ -243,7 +243,7 @@ def test_format_options_are_spelt_as_in_other_verbs():
     assert recipe.document["input"] == {"path": "slices", "missing": "fill", "reader": "bioio"}
     for words, message in (
         ("slices --option missing mean", "write it as NAME=VALUE"),
-        ("slices --option mising=fill mean", "no format has it; did you mean 'missing'"),
+        ("slices --option mising=fill mean", "no format has this option; did you mean 'missing'"),
         ("slices --missing fill --option missing=fill mean", "given twice"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -49,14 +49,14 @@ MISTAKES = {
         "r.yaml:5: the step 'mask' uses 'smoth', .*did you mean 'smooth'?",
     ),
     "too few inputs": ("[smooth, t]", "[smooth]", "r.yaml:5: less needs input 2"),
-    "too many inputs": ("[smooth, t]", "[smooth, t, 3]", "r.yaml:5: less takes 2"),
+    "too many inputs": ("[smooth, t]", "[smooth, t, 3]", "r.yaml:5: less accepts 2"),
     "footprint": ("{cross: 1}", "{cros: 1}", "r.yaml:6:.*did you mean 'cross'"),
     "footprint's size": ("{cross: 1}", "{cross: big}", "r.yaml:6: cross: radius='big'"),
     "value": ("sigma: 1", "sigma: -1", "r.yaml:3: gaussian_filter: sigma=-1"),
     "number for a volume": (
         "op: binary_opening",
         "op: binary_opening, input: t",
-        "r.yaml:6: binary_opening takes a volume, and 't' is a number",
+        "r.yaml:6: binary_opening accepts a volume, but 't' is a number",
     ),
     "circle": (
         "op: gaussian_filter",
@@ -415,14 +415,14 @@ def test_the_axis_of_time_by_its_number_is_refused(work, command):
     ("old", "new", "message"),
     [
         ("values.0, values.2", "values.0, values.3", "recipe:6: 'values.3': .* has parts 0 to 2"),
-        ("ridge, corners.0", "ridge, corners", "recipe:8: greater takes .* a list of 4 numbers"),
+        ("ridge, corners.0", "ridge, corners", "recipe:8: greater accepts .* a list of 4 numbers"),
         ("step: tensor.5", "step: tensor", r"recipe:11: 'tensor' is a list of 6 .*tensor\.0 to"),
         ("step: tensor.5", "step: input.0", "recipe:11: 'input.0': 'input' is a volume"),
         ("step: tensor.5", "step: tensors.5", "did you mean 'tensor'"),
-        ("{op: extrema, input: ridge}", "{op: extrema, input: tensor}", "takes a volume, and"),
+        ("{op: extrema, input: ridge}", "{op: extrema, input: tensor}", "accepts a volume, but"),
         ("ridge: {op: subtract, inputs: [values.0,", "ridge: {op: add, inputs: [limited.0,", "circle"),
         ("  values: struct", "  values: {op: hessian_matrix_eigvals, input: input}\n  x: struct",
-         "takes a list of volumes, and 'input' is a volume"),
+         "accepts a list of volumes, but 'input' is a volume"),
     ],
 )  # fmt: skip
 def test_mistakes_with_several_results(old, new, message, work):

@@ -107,7 +107,7 @@ def test_slices_and_frames(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main(["run", "recipe.yaml"]) == 2
     assert (
-        "recipe.yaml:2: register_slices: t.csv exists: give another path, or --overwrite"
+        "recipe.yaml:2: register_slices: t.csv exists; give a different path, or --overwrite"
         in capsys.readouterr().err
     )
     for name in ("t.csv", "t.html"):
@@ -230,8 +230,11 @@ def test_keypoints_of_rotated_slices(tmp_path, monkeypatch):
             "register_slices needs table: a path that ends in .csv",
         ),
         ("{register_slices: {table: t.csv, modle: rigid}}", "has no 'modle'.*model"),
-        ("{a: {op: register, table: t.csv}}", "register: has register_slices.*no 'register'"),
-        ("{register_tiles: {table: t.csv}}", "register_tiles takes tiles: an XML or CSV file"),
+        (
+            "{a: {op: register, table: t.csv}}",
+            "register: has no operation 'register'; use register_slices",
+        ),
+        ("{register_tiles: {table: t.csv}}", "register_tiles needs tiles: an XML or CSV file"),
         ("{register_slices: {table: t.csv, input: no}}", "needs input: one of input"),
         ("{register_slices: {table: 's3://b/t.csv'}}", "table: 's3://b/t.csv' is not the path"),
     ],
@@ -278,7 +281,7 @@ def test_resuming_completes_the_files_of_a_registration(tmp_path, monkeypatch, c
         Path("t.csv").write_bytes(edited)
         assert [*register_inputs(recipe, keep=True)] == []
         Path("t.csv").write_bytes(edited[: ends[1]])
-        with pytest.raises(ValueError, match=r"t\.csv is cut, and its rows differ"):
+        with pytest.raises(ValueError, match=r"t\.csv is incomplete, and its rows differ"):
             list(register_inputs(recipe, keep=True))
         assert Path("t.csv").read_bytes() == edited[: ends[1]]
         for name in files:
@@ -296,7 +299,7 @@ def test_a_registration_replaces_no_input_and_no_other_file(
         by = f"input: em.npy\nregister: {{register_slices: {{{files}}}}}\noutput: o.zarr\n"
         Path("r.yaml").write_text(by)
         assert main(["run", "r.yaml", *overwrite]) == 2
-        assert "is an input or another output" in capsys.readouterr().err
+        assert "is also an input or another output" in capsys.readouterr().err
     Path("r.yaml").write_text(
         "input: em.npy\nregister: {register_slices: {table: t.csv}}\noutput: t.csv\n"
     )

@@ -66,7 +66,7 @@ def test_tables_go_from_step_to_step(affinities, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ("{op: agglomerate, input: affinities, threshold: 3}", "takes a table, and 'affinities' is a volume"),
+        ("{op: agglomerate, input: affinities, threshold: 3}", "accepts a table, but 'affinities' is"),
         ("{op: relabel, input: fragments, mapping: {step: fragments}}", "is a volume, not a table"),
         ("{op: watershed_affinities, input: affinities, low: {step: graph}}", "is a table, not a number"),
     ],

@@ -77,7 +77,7 @@ def test_the_bar_and_who_stops_a_run_is_told_how_it_goes_on(tmp_path):
     program.read_until(r"pass 1/3 [^|]+ \d+%\|.*\| [3-9]/10 slabs")
     program.type(b"\x03")
     line, _ = program.end()
-    said = re.fullmatch(r"KeyboardInterrupt: continue it by: beam-volumes (resume \S+)", line)
+    said = re.fullmatch(r"KeyboardInterrupt: to continue, run: beam-volumes (resume \S+)", line)
     assert said, program.screen
     command = ["-m", "beam_volumes.cli.main", *said[1].split()]
 
@@ -89,7 +89,9 @@ def test_the_bar_and_who_stops_a_run_is_told_how_it_goes_on(tmp_path):
     os.kill(program.pid, signal.SIGTERM)
     line, code = program.end()
     assert code == -signal.SIGTERM
-    assert re.fullmatch(rf"beam-volumes: terminated: continue it by: beam-volumes {said[1]}", line)
+    assert re.fullmatch(
+        rf"beam-volumes: terminated: to continue, run: beam-volumes {said[1]}", line
+    )
 
     # And Ctrl-C, which is no error.
     program = held(*command, done=7)
@@ -97,7 +99,7 @@ def test_the_bar_and_who_stops_a_run_is_told_how_it_goes_on(tmp_path):
     program.type(b"\x03")
     line, code = program.end()
     assert code == 130 and "Traceback" not in program.screen
-    assert line == f"beam-volumes: interrupted: continue it by: beam-volumes {said[1]}"
+    assert line == f"beam-volumes: interrupted: to continue, run: beam-volumes {said[1]}"
 
     assert main([*command[2:], "--quiet"]) == 0
     want = mask(str(tmp_path / "in.zarr"), str(tmp_path / "want.zarr"))

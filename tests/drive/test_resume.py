@@ -251,7 +251,7 @@ def test_what_lies_between_passes_stays_as_it_was_begun(out, monkeypatch):
     begun = begin(bv.plan(cells(stored), slab=(4, 12, 8)), RunOptions(overwrite=True))
     begun.prepare()
     again = RunOptions(resume=True)
-    with pytest.raises(ValueError, match=r"other chunks; .* slabs are \(4, 12, 8\)"):
+    with pytest.raises(ValueError, match=r"different chunks; .* slabs are \(4, 12, 8\)"):
         begin(bv.plan(cells(stored)), again)
     assert begin(bv.plan(cells(stored), slab=(4, 12, 8)), again).run_id == begun.run_id
 
@@ -287,9 +287,7 @@ def test_a_plan_of_other_code_is_said(out, monkeypatch):
         return plan, request
 
     monkeypatch.setattr(saved.cloudpickle, "loads", older)
-    said = (
-        rf"other code of the same version, beam_volumes {re.escape(__version__)}: its plan has no"
-    )
+    said = rf"different code of the same version, beam_volumes {re.escape(__version__)}: its plan has no"
     for again in (lambda: compute(out, resume=True), lambda: resume(out, RunOptions())):
         with pytest.raises(ValueError, match=rf"{said} Program.steps; .* overwrite=True"):
             again()

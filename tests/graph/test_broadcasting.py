@@ -114,9 +114,9 @@ def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
 
 
 def test_what_is_no_volume_says_so() -> None:
-    with pytest.raises(ValueError, match="cannot be a volume: it needs 1 to 4 dimensions"):
+    with pytest.raises(ValueError, match="cannot be a volume; it needs 1 to 4 of the dimensions"):
         bv.open(bv.max(bv.open(ARRAY)))
-    with pytest.raises(ValueError, match=r"axes='tyx': .* each one of c, z, y, x"):
+    with pytest.raises(ValueError, match=r"axes='tyx': .* the dimensions c, z, y, x"):
         bv.open(bv.max(bv.open(ARRAY), axis="z"), axes="tyx")
-    with pytest.raises(ValueError, match=r"level=1 is for files and arrays"):
+    with pytest.raises(ValueError, match=r"level=1 is only for files and arrays"):
         bv.open(bv.max(bv.open(ARRAY), axis="z"), level=1)

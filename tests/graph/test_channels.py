@@ -73,7 +73,7 @@ def test_channels_by_name():
         bv.stack(list(x), names=["a", "b", "b"])
     with pytest.raises(ValueError, match="do not match"):
         bv.stack([x[0], x[1, 1:]])
-    with pytest.raises(ValueError, match="no axis of channels"):
+    with pytest.raises(ValueError, match="no channel axis"):
         v[0].sel(c=0)
 
 
@@ -94,7 +94,7 @@ def test_neighbourhoods_act_on_each_channel_and_arithmetic_broadcasts():
     )
     with pytest.raises(ValueError, match="do not match"):
         v + v[:2]
-    with pytest.raises(ValueError, match="along which there is no space"):
+    with pytest.raises(ValueError, match="which is not a spatial axis"):
         bv.gaussian_filter(v, 1, axes=0)
 
 

@@ -35,7 +35,7 @@ def test_what_rests_on_the_whole_volume_is_one_block(monkeypatch):
     np.testing.assert_array_equal(labels.to_dask(), labels)
     assert labels.to_dask().npartitions == 1 and labels.to_dask(chunks=5).npartitions > 1
     monkeypatch.setattr(bv.options, "max_inmemory", 100)
-    with pytest.raises(ValueError, match=r"one block of dask.*bv.open\(path\).to_dask"):
+    with pytest.raises(ValueError, match=r"one dask block.*bv.open\(path\).to_dask"):
         labels.to_dask()
 
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_opened_says_so(tmp_path):
         (lambda: bv.open(d[0, 0]), ValueError, "has 1 dimensions"),
         (lambda: bv.open(d[d > 3]), ValueError, "dimensions"),
         (lambda: bv.open(d.astype("c8")), ValueError, "has dtype complex64"),
-        (lambda: bv.from_dask(3), TypeError, "expected an array of dask, not int"),
+        (lambda: bv.from_dask(3), TypeError, "expected a dask array, not int"),
         (lambda: np.asarray(own), OSError, "inside the sweep that calls it"),
     ]
     for call, kind, says in cases:

@@ -203,7 +203,7 @@ def test_a_million_points_are_planned_as_one(tmp_path):
 
 def test_the_advice_to_choose_a_channel_keeps_the_time_points():
     v = bv.open(voxels())
-    with pytest.raises(ValueError, match=r"one channel is needed.*as v\[:, 0\] or v\.sel"):
+    with pytest.raises(ValueError, match=r"one channel is needed.*such as v\[:, 0\] or v\.sel"):
         bv.label(v > 100)
     assert bv.label(v[:, 0] > 100).axes == ("t", "z", "y", "x")
 

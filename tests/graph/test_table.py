@@ -21,7 +21,7 @@ def test_a_table_is_a_dict_of_its_columns(monkeypatch):
     monkeypatch.setattr(driving, "run", lambda *a, **k: runs.append(1) or run(*a, **k))
     assert list(table) == ["label", "area", "intensity_mean"]
     with pytest.raises(
-        TypeError, match=r"len\(table.columns\) counts its columns, and len\(bv.com"
+        TypeError, match=r"use len\(table.columns\) for its columns, and len\(bv.com"
     ):
         len(table)
     assert "area" in table and pickle.loads(pickle.dumps(table)).columns == table.columns
@@ -35,7 +35,7 @@ def test_a_table_is_a_dict_of_its_columns(monkeypatch):
         array = np.asarray(rows)
         assert array.dtype == np.dtype(list(table.columns.items()))
         assert array["area"].tolist() == [2, 2, 1] and len(array) == len(table.compute()) == 3
-    with pytest.raises(KeyError, match="no column 'aera'; there are label, area"):
+    with pytest.raises(KeyError, match="no column 'aera'; the columns are label, area"):
         table["aera"]
 
 

@@ -165,7 +165,7 @@ def test_lengths_with_units():
     ("call", "part"),
     [
         (lambda v: bv.gaussian_filter(v, 1, mode="symmetric"), "not known"),
-        (lambda v: bv.gaussian_filter(v, -1), "not negative"),
+        (lambda v: bv.gaussian_filter(v, -1), "length of at least 0"),
         (lambda v: bv.gaussian_filter(v, (1, 2)), "2 entries for 3 axes"),
         (lambda v: bv.gaussian_filter(v, 1, axes=3), "axes"),
         (lambda v: bv.gaussian_filter(v, 1, axes=(1, -2)), "twice"),
@@ -175,7 +175,10 @@ def test_lengths_with_units():
         (lambda v: bv.median_filter(v, 2.5), "whole number"),
         (lambda v: bv.minimum_filter(v, 3, origin=2), "origin"),
         (lambda v: bv.minimum_filter(v, 3, mode="constant", cval=2.5), "cval"),
-        (lambda v: bv.maximum_filter(v, footprint=np.ones((3, 3))), "2 dimensions for 3"),
+        (
+            lambda v: bv.maximum_filter(v, footprint=np.ones((3, 3))),
+            "2 dimensions, but there are 3",
+        ),
         (lambda v: bv.convolve(v, np.full((1, 1, 1), np.nan)), "finite"),
         (lambda v: bv.map_overlap(lambda a: a, v, depth=-1), "depth"),
         (lambda v: bv.threshold_otsu(v.astype("f4"), nbins=0), "bins"),

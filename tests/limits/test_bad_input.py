@@ -253,7 +253,7 @@ def test_mistakes_across_slabs_are_said_in_one_line_and_leave_nothing(
             "int8",
             None,
         ),
-        (lambda v, p: bv.regionprops_table(0 - v).to(f"{p}.parquet"), "label of -", None),
+        (lambda v, p: bv.regionprops_table(0 - v).to(f"{p}.parquet"), "the label -", None),
         (lambda v, p: bv.regionprops_table(v, v / 0.0).to(f"{p}.csv"), 'nan="omit"', "FnApiRunner"),
     ],
 )

@@ -279,7 +279,7 @@ def test_a_checkerboard_is_refused_before_its_merge_with_what_would_do(tmp_path)
     how = {"slab": (4, 128, 128), "workers": 2, "runner": None, "progress": False}
     least = plan_run([target], RunOptions(slab=how["slab"], workers=2, runner=None)).smallest_memory
     memory = least + 4 * MIB
-    with pytest.raises(ValueError, match=r"merging the slabs takes in \d+ components") as refused:
+    with pytest.raises(ValueError, match=r"merging the slabs combines \d+ components") as refused:
         bv.compute(target, memory=memory, **how)
     assert "\n" not in str(refused.value)
     assert not [f for f in (tmp_path / "out.zarr").glob("c/**/*") if f.is_file()]

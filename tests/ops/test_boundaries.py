@@ -215,7 +215,7 @@ def test_consecutive_labels_in_a_pipeline(tmp_path):
 def test_what_is_refused():
     labels, image = np.array([[0, 1, 300]], "u2"), np.zeros((1, 3), "u1")
     for call, error, message in (
-        (lambda: bv.find_boundaries(labels, mode="subpixel"), ValueError, "another shape"),
+        (lambda: bv.find_boundaries(labels, mode="subpixel"), ValueError, "a different shape"),
         (lambda: bv.find_boundaries(labels, 3), ValueError, "connectivity=3; give 1 to 2"),
         (lambda: bv.find_boundaries(labels, background=-1), ValueError, "background=-1"),
         (lambda: bv.find_boundaries(labels * 0.5), TypeError, "float64"),
@@ -223,7 +223,7 @@ def test_what_is_refused():
         (lambda: bv.mark_boundaries(image, labels, "reddish"), ValueError, "reddish"),
         (lambda: bv.mark_boundaries(image.astype("i4"), labels), TypeError, "known maximum"),
         (lambda: bv.label2rgb(labels, alpha=2), ValueError, "alpha=2"),
-        (lambda: bv.label2rgb(labels, colors=[]), ValueError, "0 colors"),
+        (lambda: bv.label2rgb(labels, colors=[]), ValueError, "0 entries"),
         (lambda: bv.label2rgb(labels, bg_label=-1), ValueError, "bg_label=-1"),
         (lambda: bv.relabel_sequential(labels, 0), ValueError, "offset"),
         (lambda: bv.relabel_sequential(labels, dtype="f4"), TypeError, "integers"),

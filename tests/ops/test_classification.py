@@ -169,7 +169,7 @@ def test_wrong_examples_are_refused():
     for examples, message in (
         (labels * 0, "0 classes"),
         (labels > 0, "labels of integers"),
-        (labels[1:], "of shape"),
+        (labels[1:], "have shape"),
         (([(0, 0, 99), (0, 0, 1)], [1, 2]), "outside"),
         (([(0, 0)], [1]), "3 columns"),
         (([(0, 0, 0.5)], [1]), "integers"),

@@ -221,7 +221,7 @@ def test_lengths_of_expanded_labels():
     for bad, error in ((-1, "above 0"), ("9 nm", 'spacing="voxel_size"'), (np.nan, "above 0")):
         with pytest.raises(ValueError, match=f"distance=.*{error}"):
             bv.expand_labels(nuclei, bad)
-    with pytest.raises(TypeError, match="labels of float64"):
+    with pytest.raises(TypeError, match="labels have dtype float64"):
         bv.expand_labels(nuclei * 0.5)
 
 

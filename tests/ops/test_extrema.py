@@ -138,5 +138,5 @@ def test_blobs_of_an_image_with_nan_warn(shape):
         bv.compute(bv.blob_log(image, **how), runner=None, progress=False)
     image[(5,) * len(shape)] = np.nan
     for table in (bv.blob_log(image, **how), bv.blob_dog(image * 2, max_sigma=2)):
-        with pytest.warns(UserWarning, match="has NaN: no blobs are found"):
+        with pytest.warns(UserWarning, match="has NaN: no blobs are detected"):
             bv.compute(table, runner=None, progress=False)

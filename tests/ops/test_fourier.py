@@ -155,7 +155,7 @@ def test_refusals():
     for psf, message in (
         (np.zeros((3, 3, 3)), "psf has the sum 0"),
         (PSF - 0.001, "psf has negative numbers"),
-        (PSF[0], "psf of shape .* for 3 axes"),
+        (PSF[0], "psf has shape .* of 3 axes"),
     ):
         with pytest.raises(ValueError, match=message):
             bv.richardson_lucy(v, psf)

@@ -256,7 +256,7 @@ def test_what_cannot_be_is_refused(tmp_path):
             )
             np.asarray(bv.map_instances(noise, bright, (1, 16, 16), (0, 4, 4)))
     bad = {
-        "do not fit together: all must have 4": [[flat[:, :4], flat]],
+        "do not fit together; all must have 4": [[flat[:, :4], flat]],
         "nested as deep as blocks have axes": [flat, flat],
         "nested deeper than the 2 axes": [[[flat]]],
         "give at least one block": [],
@@ -265,5 +265,5 @@ def test_what_cannot_be_is_refused(tmp_path):
     for match, blocks in bad.items():
         with pytest.raises(ValueError, match=match):
             bv.stitch(blocks, (0, 1))
-    with pytest.raises(TypeError, match="labels of float64"):
+    with pytest.raises(TypeError, match="labels have dtype float64"):
         bv.stitch([[flat * 0.5]], 1)

@@ -135,7 +135,7 @@ def test_refusals():
     v = bv.open(np.ones((2, 3, 4), "u1"))
     with pytest.raises(ValueError, match="in_range='imgae'"):
         bv.rescale_intensity(v, "imgae")
-    with pytest.raises(ValueError, match="beyond"):
+    with pytest.raises(ValueError, match="does not ascend"):
         bv.rescale_intensity(v, (5, 3))
     with pytest.raises(ValueError, match="two"):
         bv.rescale_intensity(v, (5, 3, 4))
@@ -323,7 +323,7 @@ def test_matched_histograms_of_channels():
     # With a channel axis, scikit-image truncates.
     for c in range(3):
         close(ours[c], exposure.match_histograms(x[c], like[c]), "f4")
-    with pytest.raises(ValueError, match="3 channels and the reference 0"):
+    with pytest.raises(ValueError, match="3 channels, but the reference 0"):
         bv.match_histograms(bv.open(x, axes="cyx"), like[0])
     with pytest.raises(ValueError, match="into 8,000 tiles"):
         bv.equalize_adapthist(bv.open(np.zeros((20, 20, 20), "u1")), 1, nbins=1 << 14)

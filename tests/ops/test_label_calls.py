@@ -217,5 +217,5 @@ def test_a_grey_volume_smaller_than_the_threshold_has_one_level():
 def test_refusals():
     with pytest.raises(ValueError, match="diameter_threshold=-1"):
         bv.diameter_opening(IMAGE, -1)
-    with pytest.raises(ValueError, match=r"seed_point=\(1, 99\) is no voxel .*give 2 numbers"):
+    with pytest.raises(ValueError, match=r"seed_point=\(1, 99\) is not a voxel .*give 2 numbers"):
         bv.flood(IMAGE, (1, 99))

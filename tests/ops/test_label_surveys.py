@@ -167,7 +167,7 @@ def test_a_mapping_in_parquet(tmp_path):
     elsewhere = ParquetMapping.of("memory://maps/m.parquet", ("neuron", "label"))
     again = [a.tolist() for a in elsewhere.read((0, 0))]
     assert again == [a.tolist() for a in mapping.read((3, 0))[::-1]]
-    with pytest.raises(ValueError, match="columns label, neuron; give the two"):
+    with pytest.raises(ValueError, match="columns label, neuron; give the columns"):
         ParquetMapping.of(tmp_path / "map.parquet", ("label", "cell"))
 
 

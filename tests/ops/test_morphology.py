@@ -108,7 +108,7 @@ def test_footprints():
     [
         ({"iterations": 0}, "iterations=0"),
         ({"border_value": 2}, "border_value=2"),
-        ({"structure": np.ones((3, 3))}, "structure of 2 dimensions for 3 axes"),
+        ({"structure": np.ones((3, 3))}, "structure has 2 dimensions, but there are 3 axes"),
         ({"structure": np.zeros((3, 3, 3))}, "all false"),
         ({"origin": 2}, "origin=2"),
         ({"mask": bv.open(np.ones((2, 2, 2), bool))}, r"shapes .* do not match"),

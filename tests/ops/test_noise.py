@@ -70,7 +70,7 @@ def test_channels_have_noise_of_their_own():
     ("how", "message"),
     [
         (dict(mode="rain"), "there are 'gaussian'"),
-        (dict(amount=0.1), "is not of mode='gaussian'"),
+        (dict(amount=0.1), "is not a parameter of mode='gaussian'"),
         (dict(var=-1), "at least 0"),
         (dict(mode="salt", amount=1.5), "from 0 to 1"),
         (dict(mode="poisson"), "needs peak="),

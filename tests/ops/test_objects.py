@@ -200,7 +200,7 @@ def test_an_object_too_large_for_memory_is_named():
     labels[:, ::299, ::299] = 7
     step = bv.for_each_label(labels, lambda r: None, {"n": "i8"}).barrier.survey.steps[-1]
     with pytest.raises(
-        ValueError, match=r"box of label 7 from \(0, 0, 0\) to .* are left: give more"
+        ValueError, match=r"box of label 7 from \(0, 0, 0\) to .* are left; give more"
     ):
         step.of(7, Box.of_shape(labels.shape), 1000)
 

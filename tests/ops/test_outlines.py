@@ -80,7 +80,7 @@ def test_places_are_told_in_pixels_of_another_level(tmp_path):
 
 def test_what_cannot_be_outlined_is_refused(tmp_path):
     image = np.zeros((4, 5), "i2")
-    with pytest.raises(ValueError, match="outlines: labels of axes z y x"):
+    with pytest.raises(ValueError, match="outlines: the labels have the axes z y x"):
         bv.outlines(np.zeros((2, 3, 4), "u1"))
     with pytest.raises(TypeError, match="float32"):
         bv.outlines(np.zeros((2, 3), "f4"))

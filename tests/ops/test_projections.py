@@ -291,7 +291,7 @@ def test_what_is_refused(monkeypatch):
         bv.sum(v, "t")
     with pytest.raises(ValueError, match="axes are y, x"):
         bv.sum(v[0], "z")
-    with pytest.raises(ValueError, match="names an axis twice"):
+    with pytest.raises(ValueError, match="lists an axis twice"):
         bv.sum(v, (1, "y"))
     with pytest.raises(ValueError, match="0 to 2"):
         bv.sum(v, 3)

@@ -487,7 +487,9 @@ def test_a_report_of_tiles_is_refused_before_it_is_written(tmp_path):
     tiles = [film[:, :60], film[:, 40:]]
     positions, pairs = bv.register_tiles(tiles, [(0, 0), (0, 40)])
     page = str(tmp_path / "tiles.html")
-    with pytest.raises(TypeError, match="tiles_report: pairs=None is no result of register_tiles"):
+    with pytest.raises(
+        TypeError, match="tiles_report: pairs=None is not a result of register_tiles"
+    ):
         bv.tiles_report(page, tiles, positions, None)
     with pytest.raises(ValueError, match="positions has 2 rows for 1 tiles; give one for each"):
         bv.tiles_report(page, tiles[:1], positions, pairs)

@@ -178,7 +178,7 @@ def test_mistakes():
         bv.normalize_slices(v, out_range="image")
     with pytest.raises(TypeError, match="percentiles=5 is not a pair of numbers"):
         bv.normalize_slices(v, percentiles=5)
-    with pytest.raises(ValueError, match=r"percentiles=\(99, 1\) do not rise"):
+    with pytest.raises(ValueError, match=r"percentiles=\(99, 1\) are not ascending"):
         bv.normalize_slices(v, percentiles=(99, 1))
     with pytest.raises(TypeError, match="bool volume has no range"):
         bv.normalize_slices(v > 0, percentiles=(1, 99))

@@ -138,9 +138,9 @@ def test_refused():
     survey = RegionSurvey.of(labels.dtype)
     with pytest.raises(ValueError, match=r"rows of a slab .* smaller slabs, e.g. slab="):
         list(surveyed(survey, (labels,), (8, 9, 10), 2, limit_bytes=100_000))
-    with pytest.raises(ValueError, match=r"a label of -1"):
+    with pytest.raises(ValueError, match=r"the label -1"):
         list(surveyed(survey, (np.where(labels == 719, -1, 1),), (4, 9, 10), 2))
-    with pytest.raises(TypeError, match="labels of float32"):
+    with pytest.raises(TypeError, match="labels have dtype float32"):
         RegionSurvey.of(np.float32)
     with pytest.raises(ValueError, match="no property 'volume'"):
         RegionSurvey.of(np.uint8, properties=["volume"])

@@ -283,7 +283,7 @@ def test_scipys_measurements():
 @pytest.mark.parametrize(
     ("make", "error", "said"),
     [
-        (lambda v: bv.regionprops_table(v * 0.5), TypeError, "labels of float64"),
+        (lambda v: bv.regionprops_table(v * 0.5), TypeError, "labels have dtype float64"),
         (lambda v: bv.regionprops_table(v, properties=["are"]), ValueError, "'are'"),
         (lambda v: bv.regionprops_table(v, properties=["intensity_max"]), ValueError, "intensity="),
         (lambda v: bv.regionprops_table(v, v[1:]), ValueError, "do not match"),

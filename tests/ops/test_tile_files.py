@@ -202,7 +202,7 @@ def test_stage_positions_of_ome_tiff(tmp_path, unit):
         tile_of(2),
         metadata={"axes": "ZYX", "PhysicalSizeZ": 1, "PhysicalSizeY": 1, "PhysicalSizeX": 1},
     )
-    with pytest.raises(ValueError, match=r"2.ome.tif has no position of the stage, unlike others"):
+    with pytest.raises(ValueError, match=r"2.ome.tif has no stage position, unlike other tiles"):
         bv.open_tiles(tmp_path / "*.ome.tif")
     tifffile.imwrite(
         tmp_path / "0.tif",
@@ -323,7 +323,7 @@ def test_multiview_stitcher(tmp_path, version):
     for name, values in (("flat", np.eye(3)), ("lost", np.full((4, 4), np.nan))):
         group.create_array(name, data=values)
         with pytest.raises(
-            ValueError, match=f"the transform {name} of .* is no homogeneous matrix"
+            ValueError, match=f"the transform {name} of .* is not a homogeneous matrix"
         ):
             bv.open_tiles(tmp_path / "0.zarr", transform_key=name)
     for values in (np.arange(36)[::-1], np.r_[np.arange(35), 40], np.full(36, np.nan)):
@@ -430,7 +430,7 @@ def test_refusals(tmp_path):
         bv.open_tiles(path)
     with pytest.raises(TypeError, match="neither a path"):
         bv.open_tiles(5)
-    with pytest.raises(FileNotFoundError, match="there is no such file"):
+    with pytest.raises(FileNotFoundError, match="does not exist; give an existing file"):
         bv.open_tiles("nowhere.xml")
 
 

@@ -108,7 +108,7 @@ def test_links_have_the_lowest_cost_of_all(seed):
 def test_errors_of_tracks():
     movie = bv.open(np.zeros((3, 5, 6), "u1"), axes="tyx")
     for call, message in (
-        (lambda: bv.track(np.zeros((3, 5, 6), "u1")), 'no axis of time; open it with axes="tzyx"'),
+        (lambda: bv.track(np.zeros((3, 5, 6), "u1")), 'no time axis; open it with axes="tzyx"'),
         (
             lambda: bv.track(movie, max_distance=3, min_iou=0.5),
             "max_distance= or min_iou=, not both",

@@ -142,10 +142,10 @@ def test_map_overlap_has_the_dtype_that_its_function_returns(function, dtype):
 @pytest.mark.parametrize(
     ("function", "dtype", "says"),
     [
-        (lambda b: b / 3, "u2", "returned float64, and the result is uint16"),
-        (lambda b: b * np.nan, "i8", "returned float64, and the result is int64"),
-        (lambda b: b, bool, "returned uint16, and the result is bool"),
-        (lambda b: b * 1j, "f8", "returned complex128, and the result is float64"),
+        (lambda b: b / 3, "u2", "returned float64, but the result is uint16"),
+        (lambda b: b * np.nan, "i8", "returned float64, but the result is int64"),
+        (lambda b: b, bool, "returned uint16, but the result is bool"),
+        (lambda b: b * 1j, "f8", "returned complex128, but the result is float64"),
         (lambda b: b.astype("i4") - 9, "u2", "returned -9, which is not a uint16 number"),
         (lambda b: b, "u1", "returned 46000, which is not a uint8 number"),
         (lambda b: b * 1e300, "f4", "returned a number of float64 that is infinite in float32"),
@@ -208,7 +208,7 @@ def test_sizes_that_are_given_twice_are_refused():
     for sizes, says in (
         ({"label": [1, 2, 2], "num_pixels": [1, 1, 1]}, "label 2 more than once"),
         ({"label": [1, 2], "num_pixels": [1, -1]}, "num_pixels of sizes has -1"),
-        ({"label": [1, 2], "num_pixels": [1, 1.5]}, "num_pixels of sizes is of float64"),
+        ({"label": [1, 2], "num_pixels": [1, 1.5]}, "num_pixels of sizes has .* float64"),
     ):
         with pytest.raises((ValueError, TypeError), match=says):
             computed(bv.agglomerate(edges, "max", threshold=0, sizes=sizes))

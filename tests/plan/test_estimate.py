@@ -136,7 +136,7 @@ def test_machines_that_cannot_be_read_are_refused(plan):
         "4x8GiBx1GiBx2",
         None,
     ):
-        with pytest.raises(ValueError, match="is no machine; give vCPUs and memory"):
+        with pytest.raises(ValueError, match="is not a machine type; give vCPUs and memory"):
             bv.estimate(plan, given)
     with pytest.raises(ValueError, match="machines=0: give the number of machines"):
         bv.estimate(plan, "16x64GiB", 0)

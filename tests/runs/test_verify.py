@@ -107,15 +107,15 @@ HARM = {
     ),
     "a record leaves out a unit": (
         lambda f: rerecord(f, 2, lambda units: units[1:]),
-        ["out.zarr: 1 of 16 units are in no record"],
+        ["out.zarr: 1 of 16 units have no record"],
     ),
     "a record lists no unit": (
         lambda f: rerecord(f, 3, lambda units: []),
-        ["out.zarr: 4 of 16 units are in no record"],
+        ["out.zarr: 4 of 16 units have no record"],
     ),
     "a record names a unit of another slab for its own": (
         lambda f: rerecord(f, 2, lambda units: [units[0] - 1, *units[1:]]),
-        ["slab 2 [8:12,", "unit 7 [4:8,", "out.zarr is not of that slab"],
+        ["slab 2 [8:12,", "unit 7 [4:8,", "out.zarr does not belong to that slab"],
     ),
     "an output is gone": (lambda f: shutil.rmtree(f / "mask.ome.zarr"), ["mask.ome.zarr is gone"]),
     "a shard of a table is gone": (

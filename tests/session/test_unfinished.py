@@ -72,7 +72,7 @@ def test_an_unfinished_output_does_not_open_in_silence(tmp_path, monkeypatch, ou
     slab, at = (None, 0) if out == "a.tif" else (slab, 1)
     interrupted(monkeypatch, target_of(tmp_path, out), at, slab=slab)
     (said,) = told(path)
-    how = f"has not ended; continue it by beam-volumes resume {path}"
+    how = f"has not ended; to continue, run beam-volumes resume {path}"
     assert re.fullmatch(
         rf"{re.escape(str(path))} is unfinished: its run \w+ {re.escape(how)}", said
     )
@@ -92,7 +92,7 @@ def test_an_output_that_is_not_there_yet_says_what_writes_it(tmp_path, monkeypat
     target = bv.open(VOXELS).to(tmp_path / out, **ASSEMBLED[out])
     bv.compute(target, **QUIET)
     interrupted(monkeypatch, target, at=0, overwrite=True)
-    words = r"does not exist.*; .* is unfinished: its run \w+ .*previous output was deleted; continue it by"
+    words = r"does not exist.*; .* is unfinished: its run \w+ .*previous output was deleted; to continue, run"
     with pytest.raises(FileNotFoundError, match=words):
         bv.open(tmp_path / out)
     bv.compute(target, resume=True, **QUIET)
@@ -135,12 +135,12 @@ def test_every_output_of_a_run_says_where_it_is_continued(tmp_path, monkeypatch)
     targets = [volume.to(tmp_path / "a.zarr"), (volume + 1).to(tmp_path / "b.npy")]
     interrupted(monkeypatch, targets, at=0)
     assert told(tmp_path / "b.npy")[0].endswith(
-        f"continue it by beam-volumes resume {tmp_path / 'a.zarr'}"
+        f"to continue, run beam-volumes resume {tmp_path / 'a.zarr'}"
     )
     bv.compute(targets, overwrite=True, **QUIET)
     interrupted(monkeypatch, targets, at=0, overwrite=True, journal=tmp_path / "j")
     assert told(tmp_path / "b.npy")[0].endswith(
-        f"continue it by beam-volumes resume {tmp_path / 'j'}/"
+        f"to continue, run beam-volumes resume {tmp_path / 'j'}/"
     )
 
 

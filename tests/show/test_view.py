@@ -253,7 +253,7 @@ def test_mistakes(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="measure bbox or centroid"):
         bv.view(str(tmp_path / "t.csv"))
     monkeypatch.setattr(bv.options, "max_inmemory", 100)
-    with pytest.raises(ValueError, match="has to be computed as a whole"):
+    with pytest.raises(ValueError, match="must be computed as a whole"):
         bv.view(bv.label(bv.open(EM) > 3))
     monkeypatch.setattr("beam_volumes.show.viewer.client.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'beam-volumes\[view\]'"):

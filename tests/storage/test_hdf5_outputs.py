@@ -87,7 +87,7 @@ def test_channels_are_written(tmp_path, chunks, codec):
 def test_options_that_are_refused(tmp_path):
     volume = bv.open(voxels())
     for how, told in (
-        ({"codec": "zstd"}, "HDF5 takes gzip, lzf, none"),
+        ({"codec": "zstd"}, "HDF5 supports gzip, lzf, none"),
         ({"codec": {"name": "gzip", "level": 11}}, "level from 0 to 9"),
         ({"codec": {"name": "lzf", "level": 1}}, "level from 0 to 9"),
         ({"dataset": "a//b"}, "give a path in the file"),

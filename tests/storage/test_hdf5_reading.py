@@ -314,7 +314,7 @@ def test_a_file_that_is_being_written(tmp_path):
     )
     other.stdout.readline()
     with pytest.raises(
-        VolumeError, match="another program has it open for writing; wait for its end"
+        VolumeError, match="another program has it open for writing; wait until it has finished"
     ):
         bv.open(tmp_path / "a.h5")
     other.communicate(b"end")

@@ -297,7 +297,7 @@ def test_replaced_and_refused(tmp_path):
     bv.compute(bv.open(voxels() + 1).to(path), runner=None, overwrite=True)
     np.testing.assert_array_equal(bv.open(path), voxels() + 1)
     assert open_source(path).token() == token  # whoever wrote it
-    with pytest.raises(ValueError, match="codec='lz4'; N5 takes none, gzip"):
+    with pytest.raises(ValueError, match="codec='lz4'; N5 supports none, gzip"):
         bv.open(voxels()).to(path, codec="lz4")
     with pytest.raises(ValueError, match="n5 cannot store float16"):
         bv.open(voxels("f2")).to(path)

@@ -384,7 +384,7 @@ def test_what_it_does_not_take_is_said(tmp_path):
         v.to(tmp_path / "a.npys", depth=3)
     with pytest.raises(ValueError, match=r"codec='zstd' is for \.ome\.zarr, \.zarr, .*outputs"):
         v.to(tmp_path / "a.brick", codec="zstd")
-    with pytest.raises(TypeError, match="no option colour='red'; npys takes chunks"):
+    with pytest.raises(TypeError, match="no option colour='red'; npys accepts chunks"):
         v.to(tmp_path / "a.npys", colour="red")
     with pytest.raises(ValueError, match=r"npys cannot store float16; convert by astype\(\)"):
         v.astype("f2").to(tmp_path / "a.npys")
@@ -440,7 +440,7 @@ def test_options_of_a_format_that_is_opened(tmp_path):
         bv.open(other, row=4)
     with pytest.raises(ValueError, match="row=4 is for paths and URLs only"):
         bv.open(voxels(), row=4)
-    with pytest.raises(TypeError, match=r"no option raw=4 of open; there are .*level, .*row"):
+    with pytest.raises(TypeError, match=r"no option raw=4 of open; the options are .*level, .*row"):
         bv.open(path, raw=4)
     assert bv.open(other, row=None).shape == SHAPE
     info = argparse.ArgumentParser()

@@ -197,7 +197,7 @@ def test_encodings_that_are_refused(tmp_path):
     for encoding in ("bzip2", "ascii", "hex"):
         path = by_hand(tmp_path / "a.nrrd", voxels(), encoding=encoding)
         with pytest.raises(
-            ValueError, match=f"the encoding {encoding}, and raw and gzip are supported"
+            ValueError, match=f"the encoding {encoding}, but only raw and gzip are supported"
         ):
             bv.open(path)
 

@@ -223,6 +223,9 @@ def test_no_file_of_a_user_is_written_in_place():
 def test_the_demo_keeps_a_recipe_of_the_user(tmp_path, capsys):
     (tmp_path / "recipe.yaml").write_text("input: mine.zarr\noutput: o.zarr\n")
     assert main(["demo", "--out", str(tmp_path)]) == 2
-    assert "is not the recipe of the demo; give another folder by --out" in capsys.readouterr().err
+    assert (
+        "is not the recipe of the demo; choose a different folder with --out"
+        in capsys.readouterr().err
+    )
     assert os.listdir(tmp_path) == ["recipe.yaml"]
     assert (tmp_path / "recipe.yaml").read_text().startswith("input: mine.zarr")

@@ -204,7 +204,7 @@ def test_channels_behind_axes_that_run_backwards(tmp_path, index):
 
 @pytest.mark.parametrize("size", [(0, 1, 1), (1, -2, 1), (1, 1, np.inf), (np.nan, 1, 1)])
 def test_no_space_has_a_size_that_is_none(size):
-    with pytest.raises(ValueError, match=r"a voxel size of .*: sizes are finite and above 0"):
+    with pytest.raises(ValueError, match=r"a voxel size of .* is not finite and positive"):
         Space(voxel_size=size)
     with pytest.raises(ValueError, match="voxel_size"):
         bv.open(ARRAY, voxel_size=size)
@@ -263,7 +263,7 @@ def test_symbols_of_units_differ_by_their_case():
         ([5, "y", "x"], r"axes\[0\].name is 5, not a text"),
         ([None, "y", "x"], r"axes\[0\].name is missing"),
         (["z", "z", "x"], r"axes is \['z', 'z', 'x'\], with a repeated name"),
-        (["c", "z", "y", "x"], "its metadata name 4 axes, but the array has 3 dimensions"),
+        (["c", "z", "y", "x"], "its metadata list 4 axes, but the array has 3 dimensions"),
     ],
 )
 def test_ome_axes_that_are_none_are_refused(tmp_path, names, says):

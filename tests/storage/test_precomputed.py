@@ -358,7 +358,7 @@ def test_options_that_cannot_be(tmp_path):
         v.to(path, chunks=(8, 16, 16), shards=32)
     with pytest.raises(ValueError, match="codec='jpeg' supports uint8, not uint16"):
         v.to(path, codec="jpeg")
-    with pytest.raises(ValueError, match="codec='zstd'; precomputed takes none, jpeg"):
+    with pytest.raises(ValueError, match="codec='zstd'; precomputed supports none, jpeg"):
         v.to(path, codec="zstd")
     with pytest.raises(ValueError, match="level from 0 to 100"):
         v.astype("u1").to(path, codec={"name": "jpeg", "level": 101})

@@ -202,7 +202,7 @@ def test_a_late_worker_of_another_run_leaves_the_table_alone(name, tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(TableSink, "_part", slow)  # it has seen that the table is its own
-        with pytest.raises(Superseded, match="another run than one"):
+        with pytest.raises(Superseded, match="a run other than one"):
             sink.finish(1, "one")
     for late in (lambda: sink.write(0, shards[0], "one"), lambda: sink.finish(1, "one")):
         with pytest.raises(Superseded):

@@ -198,7 +198,7 @@ def test_channels_of_slices(tmp_path, place, codec, count):
         assert volume.shape == x.shape
         np.testing.assert_array_equal(np.asarray(volume), x)
     assert bv.verify(tmp_path / "out", checksums=True) == []
-    with pytest.raises(ValueError, match="stores up to 4 channels, and the volume has 5"):
+    with pytest.raises(ValueError, match="stores up to 4 channels, but the volume has 5"):
         bv.open(np.zeros((5, 2, 3, 4), "u1")).to(tmp_path / "five", format="png")
 
 

@@ -112,7 +112,7 @@ def test_damage_is_found(tmp_path):
 def test_it_is_not_written_to(tmp_path):
     zipped(tmp_path / "a.zip", voxels())
     v = bv.open(tmp_path / "a.zip")
-    with pytest.raises(ValueError, match="is an input too"):
+    with pytest.raises(ValueError, match="is also an input"):
         bv.compute((v + 1).to(tmp_path / "a.zip", format="zarr"), runner=None)
     with pytest.raises(ValueError, match="zip files are read-only"):
         v.to({"driver": "zip", "base": {"driver": "file", "path": "/b.zip"}, "path": "a.zarr"})

@@ -166,7 +166,7 @@ def test_the_file_of_the_browser_leads_to_the_page(studio, monkeypatch):
         ("nothere.yaml", "nothere.yaml does not exist; give a volume"),
         ("em.npy em.npy {input: em.npy}", "2 inputs are given"),
         ("em.npy a.yaml b.yml", "a.yaml, b.yml: give one recipe"),
-        ("em.npy --folder nothere", "nothere is no folder"),
+        ("em.npy --folder nothere", "nothere is not a folder"),
         ("em.npy --memory 1KiB", "The smallest memory that works is"),
         ("{input: [}", "r.yaml:1: not YAML"),
         ("[1, 2]", "r.yaml:1: a recipe must be a mapping"),
@@ -632,7 +632,7 @@ def test_points_in_time_and_channels_are_chosen(tmp_path, monkeypatch):
         shows(Region(t=2, c=1))
         # What cannot be applied, and what does not fit, has its reason.
         page.type("add a function", "cut")
-        page.shows("takes a table")
+        page.shows("accepts a table")
         page.type("memory limit", "100MiB")
         page.key("Enter", 13)
         page.shows("memory 100.0 MiB is too small")

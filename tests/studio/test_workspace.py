@@ -776,7 +776,7 @@ def test_a_save_replaces_only_the_recipe_that_was_loaded(workspace):
     assert saved == w.document.text.encode()
     w.document.set("smooth", "sigma", 4)
     Path("r.yaml").write_text("# by an editor\n" + saved.decode())
-    with pytest.raises(FileChanged, match=r"r\.yaml is another recipe, or has changed"):
+    with pytest.raises(FileChanged, match=r"r\.yaml is a different recipe, or has changed"):
         w.save("r.yaml")
     assert Path("r.yaml").read_text().startswith("# by an editor")
     w.save("r.yaml", overwrite=True)
@@ -824,7 +824,7 @@ def test_no_pipe_or_device_is_opened_as_a_recipe(workspace, kind):
             thread = threading.Thread(target=attempt, args=(use,), daemon=True)
             thread.start()
             thread.join(PATIENCE)
-            assert failed.pop() == "x.yaml is no regular file; give the path of a recipe"
+            assert failed.pop() == "x.yaml is not a regular file; give the path of a recipe"
 
 
 def test_one_of_two_studios_that_save_at_the_same_time_is_refused(workspace, monkeypatch):

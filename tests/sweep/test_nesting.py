@@ -57,7 +57,7 @@ def test_threads_that_refuse_to_compute_leave_it_to_others():
     def refusing(_):
         with nothing_computed():
             barrier.wait()
-            with pytest.raises(ValueError, match="cannot stand there"):
+            with pytest.raises(ValueError, match="cannot be used here"):
                 computed(mean)
             barrier.wait()  # all leave at once
         return float(mean)

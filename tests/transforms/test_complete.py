@@ -58,7 +58,7 @@ def test_slabs_that_are_all_there_are_written(tmp_path):
 def test_slabs_that_are_missing_fail_the_pipeline_and_are_named(tmp_path, keep, says):
     with pytest.raises(Exception, match=says):
         write(tmp_path, keep)
-    with pytest.warns(bv.UnfinishedWarning, match="running its pipeline again with overwrite=True"):
+    with pytest.warns(bv.UnfinishedWarning, match="run its pipeline again with overwrite=True"):
         bv.open(tmp_path / "out.zarr")
 
 

@@ -109,7 +109,7 @@ def test_numbers_and_what_is_too_much(tmp_path):
         count = ndi.label(np.asarray(mask))[1]
         assert_that(merged["numbers"], equal_to([((), {"count": count})]))
     with (
-        pytest.raises(Exception, match="merging the slabs takes in"),
+        pytest.raises(Exception, match="merging the slabs combines"),
         beam.Pipeline("FnApiRunner") as p,
     ):
         read = bv.ReadSlabs(mask, depth=4, halo=UPPER)

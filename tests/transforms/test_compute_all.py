@@ -159,7 +159,7 @@ def test_without_a_journal_there_are_only_the_outputs(volumes, tmp_path, monkeyp
 
     with pytest.raises(RuntimeError, match="the worker is gone"):
         each()
-    with pytest.warns(bv.UnfinishedWarning, match="running its pipeline again"):
+    with pytest.warns(bv.UnfinishedWarning, match="run its pipeline again"):
         bv.open(tmp_path / "out.ome.zarr")
     swept.clear()
     want = {"out": str(tmp_path / "out.ome.zarr")} | (

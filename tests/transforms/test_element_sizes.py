@@ -190,5 +190,5 @@ def test_rows_of_the_widest_table():
     part = adjacency(np.arange(1, 201).reshape(1, 1, 200), edges=np.linspace(0, 1, MAX_BINS + 1))
     for batch in row_batches(table.columns(part)):
         assert len(pickle.dumps(((0,), batch), protocol=5)) < MAXIMUM
-    with pytest.raises(ValueError, match=r"bins=10001; a number from 0 to 10,000"):
+    with pytest.raises(ValueError, match=r"bins=10001 is not a number from 0 to 10,000"):
         AdjacencySurvey.of("u1", "f4", bins=MAX_BINS + 1, range=(0, 1))

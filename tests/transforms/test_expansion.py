@@ -164,7 +164,7 @@ def test_refusals(service, tmp_path):
         configured(_payload(read, input=path, dept=3))
     with pytest.raises(ValueError, match="ReadSlabs: the configuration has no input:"):
         configured(_payload(read, depth=3))
-    with pytest.raises(ValueError, match=r"halos=\[1, 2\]: give one number"):
+    with pytest.raises(ValueError, match=r"halos=\[1, 2\]; give one number"):
         configured(_payload(read, input=path, halos=[1, 2]))
     with pytest.raises(RuntimeError, match="is not served here"), beam.Pipeline() as p:
         payload = ImplicitSchemaPayloadBuilder({"source": "open"}).payload()

@@ -167,9 +167,9 @@ def test_options_that_cannot_work_are_refused(tmp_path):
         ({"temp_location": None}, TypeError, "'temp_location' with a value of type NoneType; give"),
         ({"temp_location": {"a": 1}}, TypeError, "'temp_location' with a value of type dict; give"),
         ({"experiments": ["a", object()]}, TypeError, "'experiments' with a value of type list"),
-        ({1: 2}, TypeError, "options has 1 with a value of type int; give texts"),
-        ([1], TypeError, "options has 1, not a text; give a list"),
-        (b"--x", TypeError, "options has 45, not a text; give a list"),
+        ({1: 2}, TypeError, "options has 1 with a value of type int; give a dict"),
+        ([1], TypeError, "options has 1, which is not a string; give a list"),
+        (b"--x", TypeError, "options has 45, which is not a string; give a list"),
         (["--direct_num_workers"], ValueError, "expected one argument"),
     ],
 )

@@ -274,7 +274,7 @@ def same(name):
             "one.zarr",
             "slabs of one output are from different volumes: .*function of the volume's name",
         ),
-        (same, "is an input too; write to another path, never in place"),
+        (same, "is also an input; write to another path, never in place"),
     ],
 )
 def test_volumes_that_would_be_written_over_one_another_or_in_place(tmp_path, path, says):

@@ -179,7 +179,7 @@ def test_refusals(tmp_path):
     with pytest.raises(Exception, match=r"RegionTable: 1 slab, .*, arrived more than once"):
         failing(tmp_path, area, [bare, other, bare])
     with pytest.raises(
-        Exception, match=r"slab \(0, 0, 0\): it has dtype bool, and labels must be integers"
+        Exception, match=r"slab \(0, 0, 0\): it has dtype bool, but labels must be integers"
     ):
         failing(tmp_path, area, [replace(bare, data=bare.data > 0)])
     nan = stored(tmp_path, np.full((6, 7, 8), np.nan, "f4"), "nan.zarr")
@@ -195,5 +195,5 @@ def test_refusals(tmp_path):
         bv.RegionTable(
             read, bv.open(np.zeros((6, 7, 8), "f4").repeat(9000, 2))[:, :, :8], ["intensity_max"]
         )
-    with pytest.raises(TypeError, match="RegionTable: labels of float32"):
+    with pytest.raises(TypeError, match="RegionTable: labels have dtype float32"):
         bv.RegionTable(bv.ReadSlabs(nan, depth=3))

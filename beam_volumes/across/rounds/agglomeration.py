@@ -175,10 +175,13 @@ def _known(given: Columns, linkage: str) -> np.ndarray:
     known = np.empty((len(columns[0]), len(columns)), np.int64)
     for k, (name, column) in enumerate(zip(NEEDED[linkage], columns, strict=True)):
         if column.dtype == np.uint64 and len(column) and column.max() >= np.uint64(1 << 63):
-            raise ValueError(f"agglomerate: {name} has {column.max()}; it is below 2**63")
+            raise ValueError(f"agglomerate: {name} has {column.max()}; values must be below 2**63")
         known[:, k] = column
         if name != "affinity_sum" and known[:, k].min(initial=0) < 0:
-            raise ValueError(f"agglomerate: {name} has {known[:, k].min()}; it counts faces")
+            raise ValueError(
+                f"agglomerate: {name} has {known[:, k].min()}; numbers of faces must not be "
+                "negative"
+            )
     return known
 
 
@@ -338,15 +341,15 @@ class _Regions(Round):
                 sums = sums[first]
                 if len(known) < len(given):
                     raise ValueError(
-                        f"agglomerate: sizes= has label {known[times > 1][0]} more than once: "
-                        "give each one row"
+                        f"agglomerate: sizes= has label {known[times > 1][0]} more than once; "
+                        "give one row for each label"
                     )
             at = np.minimum(np.searchsorted(known, labels), max(0, len(known) - 1))
             missing = known[at] != labels if len(known) else np.ones(len(labels), bool)
             if missing.any():
                 raise ValueError(
-                    f"agglomerate: sizes= has no row for label {labels[missing][0]}: give all "
-                    "labels of edges"
+                    f"agglomerate: sizes= has no row for label {labels[missing][0]}; give one row "
+                    "for each label of the edges"
                 )
             sizes = sums[at]
         for (level,), at in groups(tops):

@@ -94,11 +94,11 @@ def component_flow(
     # than ``dtype`` has numbers, and for neighbours with different voxels.
     dtype = np.dtype(np.bool_ if as_mask else dtype)
     if dtype.kind not in "iu" and not as_mask:
-        raise TypeError(f"labels as {dtype}: use an integer dtype")
+        raise TypeError(f"dtype={dtype} cannot hold labels; use an integer dtype")
     if k_largest is not None and k_largest < 1:
-        raise ValueError(f"k_largest={k_largest}: must be at least 1")
+        raise ValueError(f"k_largest={k_largest} must be at least 1")
     if as_mask and columns:
-        raise ValueError("columns need labels: a mask has no ids")
+        raise ValueError("columns need labels, but a mask has no ids")
     tree = tree_of(grid, radix)
     top = tree.levels
     is_direct = as_mask or top == 0

@@ -134,7 +134,7 @@ def sorted_mapping(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, 
         k = int(differ.argmax())
         raise ValueError(
             f"the mapping has label {int(labels[1:][again][k])} with two values, {b[k]} and "
-            f"{a[k]}: give each label one"
+            f"{a[k]}; give each label one value"
         )
     first = np.concatenate([[True], ~again])[: len(labels)]
     return labels[first], values[first]

@@ -49,7 +49,7 @@ def scan_flow(
     # neighbours in the order of the scan: backward, ``a`` is the upper one. States of more than 4 MB are
     # divided into tiles, so it must work pixel by pixel; smaller ones have any type.
     if radix < 2:
-        raise ValueError(f"radix {radix}: groups have at least 2 members")
+        raise ValueError(f"radix {radix} is too small; groups must have at least 2 members")
     if itemsize < 1:
         raise ValueError(f"itemsize={itemsize}: a state must have at least one byte per pixel")
     top, groups = 0, grid.counts[0]

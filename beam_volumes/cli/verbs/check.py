@@ -129,8 +129,8 @@ def act_estimate(args: argparse.Namespace) -> None:
     recipe = read_recipe(args.recipe, args.set)
     if args.memory is None and machine.gib * GIB <= SYSTEM:
         raise ValueError(
-            f"--machine-type {args.machine_type} has {machine.gib:g} GiB of memory, and its system needs "
-            "1 GiB; choose a larger machine"
+            f"--machine-type {args.machine_type} has {machine.gib:g} GiB of memory, of which its "
+            "system needs 1 GiB; choose a larger machine"
         )
     options = RunOptions(
         memory=args.memory or int(machine.gib * GIB) - SYSTEM,

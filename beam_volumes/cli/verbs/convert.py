@@ -145,7 +145,7 @@ def rescaled(volume: Volume, text: str, dtype: np.dtype | None) -> Volume:
     """
     into = volume.dtype if dtype is None else dtype
     if into.kind == "b":
-        raise ValueError("--rescale has no range of bool to map to; give another --dtype")
+        raise ValueError("--rescale cannot map to bool; give a different --dtype")
     ends: Any = text
     if text != "image":
         ends = tuple(numbers(text, "--rescale"))
@@ -176,7 +176,7 @@ def _dtype(name: str) -> np.dtype:
     try:
         return np.dtype(name)
     except TypeError:
-        raise ValueError(f"--dtype {name}: there is no such dtype; e.g. uint8 or float32") from None
+        raise ValueError(f"--dtype {name} does not exist; use e.g. uint8 or float32") from None
 
 
 def _shape(text: str | None, option: str) -> Any:

@@ -75,7 +75,9 @@ def act(args: argparse.Namespace) -> None:
     )
     recipe, text = folder / "recipe.yaml", RECIPE.replace("@", folder.as_posix())
     if recipe.exists() and recipe.read_bytes() != text.encode():
-        raise ValueError(f"{recipe} is not the recipe of the demo; give another folder by --out")
+        raise ValueError(
+            f"{recipe} is not the recipe of the demo; choose a different folder with --out"
+        )
     make_slices(folder, (z, y, x), args.seed)
     write_file(recipe, text.encode())
     print_note(f"running {recipe}:")

@@ -110,7 +110,9 @@ def _threshold(volume: Volume, text: str) -> Any:
     try:
         return number(text, "--threshold")
     except ValueError as error:
-        raise ValueError(f"{error}, and no threshold{nearest(text, thresholds())}") from None
+        raise ValueError(
+            f"{error} and not the name of a threshold{nearest(text, thresholds())}"
+        ) from None
 
 
 def thresholds() -> list[str]:

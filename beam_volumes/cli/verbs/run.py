@@ -199,7 +199,9 @@ def _run_each(
                 print_note(f"beam-volumes: error: {item.path}: {error}")
     except KeyboardInterrupt:
         so_far = f"{done - len(failed)} of {counted(len(found), 'volume')} are done"
-        raise KeyboardInterrupt(f"{so_far}; the same command with --resume goes on") from None
+        raise KeyboardInterrupt(
+            f"{so_far}; to continue, run the same command with --resume"
+        ) from None
     for line in summary(len(found), failed, time.perf_counter() - began):
         print_note(line)
     return FAILED if failed else 0

@@ -134,7 +134,7 @@ def act_report(args: argparse.Namespace) -> None:
     if not out.lower().endswith((".html", ".htm")):
         raise ValueError(f"{out}: a report is HTML; give a path that ends in .html")
     if os.path.exists(out) and not args.overwrite:
-        raise ValueError(f"{out} exists: give another path, or --overwrite")
+        raise ValueError(f"{out} exists; give a different path, or --overwrite")
     given = (args.dataset, args.level, args.index, args.voxel_size, args.unit, args.origin)
     special = any(s is not None for s in given) or bool(args.option)
     html = report(args.path, opened(args.path, args) if special else None)

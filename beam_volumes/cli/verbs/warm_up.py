@@ -144,7 +144,7 @@ def act(args: argparse.Namespace) -> None:
         print_result(line)
     print_result(
         f"{counted(len(found), 'kernel')} compiled in {time.perf_counter() - begin:.0f} s for {processor()} "
-        f"and kept in {folder()}"
+        f"and cached in {folder()}"
     )
 
 

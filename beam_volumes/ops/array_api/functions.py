@@ -103,7 +103,8 @@ def with_kept_axes(result: Any, volume: Any, axis: Any) -> Any:
     if isinstance(result, Volume):  # only time points or channels were reduced
         if result.space.times != volume.space.times:
             raise ValueError(
-                f"keepdims=True: axis={axis!r}: no volume has one time point; leave keepdims out"
+                f"keepdims=True is not available for axis={axis!r}, because a volume cannot have "
+                "one time point; leave keepdims out"
             )
         space = result.space.with_leading(result.space.times, True, ())
         return Volume(result.nodes, space)

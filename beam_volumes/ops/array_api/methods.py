@@ -57,7 +57,7 @@ def reduced(
     mask, nan, across = (how.pop(own, None) for own in ("mask", "nan", "across"))
     if mask is not None or nan not in (None, "raise") or across is not None:
         raise TypeError(
-            f"{name}: {', '.join(given)} of numpy cannot be combined with mask=, nan= and across="
+            f"{name}: {', '.join(given)} cannot be combined with mask=, nan= and across="
         )
     return getattr(np, name)(self, axis=_numbered(self, name, axis), **given, **how)
 

@@ -208,7 +208,8 @@ def blob_dog(
     if not 1 <= steps < MAX_SCALES + 1:
         raise ValueError(
             f"{name}: sigma_ratio={sigma_ratio!r} from min_sigma={min_sigma!r} to "
-            f"max_sigma={max_sigma!r} makes {steps:.0f} scales; there may be 1 to {MAX_SCALES}"
+            f"max_sigma={max_sigma!r} makes {steps:.0f} scales; choose them for 1 to {MAX_SCALES} "
+            "scales"
         )
     scales = np.array([low * sigma_ratio**k for k in range(int(steps) + 1)])
     smooth = [gaussian_filter(image, list(map(float, s))) for s in scales]
@@ -296,9 +297,14 @@ def blob_doh(
     name = "blob_doh"
     image, low, high, columns = _checked(image, min_sigma, max_sigma, name)
     if len(low) != 2:
-        raise ValueError(f"{name}: the image has {len(low)} axes, not 2; blob_log takes volumes")
+        raise ValueError(
+            f"{name}: the image has {len(low)} axes, not 2; use blob_log, which accepts volumes"
+        )
     if columns > 1 and (low[0] != low[1] or high[0] != high[1]):
-        raise ValueError(f"{name}: sigmas are different along y and x; blob_log takes one for each")
+        raise ValueError(
+            f"{name}: the sigmas along y and x are different; use blob_log, which accepts one for "
+            "each axis"
+        )
     if low[0] < 1:
         raise ValueError(f"{name}: min_sigma={min_sigma!r} is below 1 voxel")
     if par.is_number(threshold) and image.dtype.kind in "iu":

@@ -127,7 +127,7 @@ def canny(
     chosen = par.axes_of(image, axes, name)
     if len(chosen) < 2:
         where = f"axes={axes!r} is" if axes is not None else "the volume has"
-        raise ValueError(f"{name}: {where} {len(chosen)} axis; edges need two or three")
+        raise ValueError(f"{name}: {where} {len(chosen)} axis; give two or three")
     limits = _thresholds(image, low_threshold, high_threshold, use_quantiles, name)
     dtype = accumulator(image.dtype)
     if not image.size:

@@ -133,7 +133,7 @@ def peak_local_max(
     distance = whole_numbers_of(min_distance, len(shape), "min_distance", name)
     p_norm = math.inf if p_norm is None else p_norm
     if not par.is_number(p_norm) or not p_norm >= 1:
-        raise ValueError(f"{name}: p_norm={p_norm!r}: a norm must be from 1 to inf")
+        raise ValueError(f"{name}: p_norm={p_norm!r} is not a number from 1 to inf")
     count = _max_count(num_peaks, name)
     if isinstance(exclude_border, bool | np.bool_):
         border = distance if exclude_border else (0,) * len(shape)
@@ -257,9 +257,9 @@ def whole_numbers_of(given: Any, count: int, what: str, name: str) -> tuple[int,
         )
     for number in numbers:
         if not par.is_whole(number):
-            raise TypeError(f"{name}: {what}={given!r}: voxels are counted by ints")
+            raise TypeError(f"{name}: {what}={given!r} is not a whole number of voxels")
         if number < 0:
-            raise ValueError(f"{name}: {what}={given!r}: it is at least 0")
+            raise ValueError(f"{name}: {what}={given!r} is negative; give 0 or more")
     return tuple(operator.index(n) for n in numbers)
 
 

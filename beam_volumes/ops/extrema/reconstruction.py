@@ -177,7 +177,8 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
         image = image.astype(np.uint8)
     if not par.is_number(h) or not (math.isfinite(h) and h > 0):
         raise ValueError(
-            f"{name}: h={h!r}: a height must be above 0; local_maxima and local_minima have none"
+            f"{name}: h={h!r} is not a finite number above 0; use local_maxima or local_minima "
+            "without a height"
         )
     dtype = image.dtype
     _refuse_long(name, dtype, f"an image of {dtype}")
@@ -215,8 +216,8 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
 def _refuse_long(name: str, dtype: np.dtype, what: str) -> None:
     if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 4):
         raise TypeError(
-            f"{name}: {what}: passes are compared as float64; use integers to 32 bits, or cast to float64 "
-            "with astype"
+            f"{name}: {what} is not available, because passes are compared as float64; use "
+            "integers of up to 32 bits, or cast with astype"
         )
 
 
@@ -280,7 +281,7 @@ class Within(Stage):
                     raise ValueError(f"{self.name}: {self.unknown}: replace them")
                 side, way = ("above", "dilation") if self.below else ("below", "erosion")
                 raise ValueError(
-                    f"{self.name}: the seed is {side} the mask in slice {out.start[0] + k}: for {way} it may "
-                    "not be; take the minimum or maximum of the two"
+                    f"{self.name}: the seed is {side} the mask in slice {out.start[0] + k}, which "
+                    f"{way} does not allow; use the minimum or maximum of the two as seed"
                 )
             out.slice(k, y0, y1)[...] = seed

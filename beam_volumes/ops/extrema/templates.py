@@ -191,13 +191,13 @@ def _checked(template: Any, volume: Volume, name: str) -> np.ndarray:
     shape = volume.shape
     if pattern.ndim != len(shape) or any(t > n for t, n in zip(pattern.shape, shape, strict=True)):
         raise ValueError(
-            f"{name}: a template of shape {pattern.shape} for a volume of shape {shape}; it must have the "
-            "same axes, and not be larger"
+            f"{name}: the template has shape {pattern.shape}, but the volume has shape {shape}; a "
+            "template must have the same axes, and not be larger"
         )
     if pattern.size > _MAX_VOXELS or not pattern.size:
         raise ValueError(
-            f"{name}: a template of {pattern.size:,} voxels; it has 1 to {_MAX_VOXELS:,}: "
-            "downsample both"
+            f"{name}: the template has {pattern.size:,} voxels; use 1 to "
+            f"{_MAX_VOXELS:,}, or downsample both"
         )
     if not np.isfinite(pattern).all() or (pattern == pattern.flat[0]).all():
         raise ValueError(

@@ -132,7 +132,10 @@ def _heights(volume: Volume, radius: Any, kernel: Any, name: str) -> np.ndarray:
         return _ellipsoid(radii)
     numbers = par.element(kernel, "kernel", name, True).astype(np.float64)
     if numbers.ndim != len(axes) or not numbers.size:
-        raise ValueError(f"{name}: kernel of shape {numbers.shape} for {len(axes)} axes")
+        raise ValueError(
+            f"{name}: kernel has shape {numbers.shape}; give one dimension for each of "
+            f"{len(axes)} axes"
+        )
     return numbers
 
 

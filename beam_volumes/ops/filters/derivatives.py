@@ -406,7 +406,9 @@ def _derivatives(
     parts = [derivative(volume, positions[a], mode=modes[a], **options) for a in chosen]
     for part in parts:
         if not isinstance(part, Volume) or part.shape != volume.shape:
-            raise TypeError(f"{name}: the derivative gave {part!r}, not a volume like the input")
+            raise TypeError(
+                f"{name}: the derivative returned {part!r}, not a volume like the input"
+            )
     return parts
 
 

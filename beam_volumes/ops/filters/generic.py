@@ -100,8 +100,8 @@ def generic_filter(
     extra = _plain(extra_arguments, filter_name)
     if reason := kernels.reason_against(function, extra):
         raise TypeError(
-            f"{filter_name}: numba cannot compile the function {called!r}: {reason}; "
-            "change it, or use map_overlap, which takes any function of blocks"
+            f"{filter_name}: numba cannot compile the function {called!r}: {reason}; change it, "
+            "or use map_overlap, which accepts any function of blocks"
         )
     source = with_exact_constant(kernel_input(volume), around.padding, np.dtype(np.float64))
     wanted = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)

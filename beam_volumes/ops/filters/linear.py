@@ -179,7 +179,7 @@ def gaussian_filter(
         r = par.whole_number(r, "radius", name, minimum=0)
         par.not_too_long(2 * r + 1, f"{name}: radius={radius!r}")
         if orders[axis] > MAX_ORDER:
-            raise ValueError(f"{name}: order={order!r}; derivatives are up to the {MAX_ORDER}th")
+            raise ValueError(f"{name}: order={order!r} is too high; the maximum is {MAX_ORDER}")
         passes.append((axis, gaussian_weights(sigmas[axis], r, orders[axis]), r))
     return separable(volume, name, passes, modes, cval, dtype)
 

@@ -98,7 +98,7 @@ def threshold_local(
     else:
         raise ValueError(
             f'{name}: method={method!r}; use "gaussian", "mean" or "median", or map_overlap for a '
-            "function of your own"
+            "different function"
         )
     return level if offset == 0 else apply_ufunc("subtract", level, float(offset))
 

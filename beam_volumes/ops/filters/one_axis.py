@@ -261,7 +261,9 @@ def _row(
     par.axis_of(volume, axis, name)
     row = par.element(weights, "weights", name)
     if row.ndim != 1 or not len(row):
-        raise ValueError(f"{name}: weights of shape {row.shape}; give a row of one or more")
+        raise ValueError(
+            f"{name}: weights have shape {row.shape}; give a 1-D array with at least one number"
+        )
     return Footprint.of_weights(volume, name, row, origin, axis, mode, cval)
 
 

@@ -204,7 +204,8 @@ def rank_filter(
         raise TypeError(f"{name}: rank={rank!r} is not a whole number")
     if not -count <= rank < count:
         raise ValueError(
-            f"{name}: rank={rank}; a footprint of {count} voxels has {-count} to {count - 1}"
+            f"{name}: rank={rank} is out of range; with {count} voxels in the footprint, use "
+            f"{-count} to {count - 1}"
         )
     stage = kernel_choice.rank(around, volume.dtype, int(rank) % count)
     return stage_in(volume.dtype, volume, stage)

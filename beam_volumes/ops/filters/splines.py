@@ -181,7 +181,7 @@ def _filtered(
     if not par.is_whole(order) or not 0 <= order <= MAX_ORDER:
         raise ValueError(f"{name}: order={order!r} is not a whole number from 0 to {MAX_ORDER}")
     if not isinstance(mode, str):
-        raise TypeError(f"{name}: mode={mode!r} is not a text; there is one mode for all axes")
+        raise TypeError(f"{name}: mode={mode!r} is not a string; give one mode for all axes")
     where = par.modes_of(mode, (0, 1, 2), name)[0] if mode != "wrap" else "mirror"  # as in scipy
     if order < 2:
         return in_dtype(volume.astype(accumulator(volume.dtype)), dtype)

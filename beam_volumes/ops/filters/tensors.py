@@ -258,12 +258,14 @@ def _ordered(elements: Sequence[Volume], name: str) -> list[Volume]:
     volumes = [as_volume(e) for e in elements]
     if len(volumes) not in (3, 6):
         raise ValueError(
-            f"{name}: {len(volumes)} volumes; give the six elements of the matrix, or three for two axes"
+            f"{name}: got {len(volumes)} volumes; give the six elements of the matrix, or three "
+            "for two axes"
         )
     if {v.dtype for v in volumes} not in ({np.dtype("f4")}, {np.dtype("f8")}):
         raise TypeError(
-            f"{name}: elements of {', '.join(sorted({str(v.dtype) for v in volumes}))}; give all of "
-            "float32, or all of float64"
+            f"{name}: the elements have the dtypes "
+            f"{', '.join(sorted({str(v.dtype) for v in volumes}))}; give all as float32, or all "
+            "as float64"
         )
     places = list(combinations_with_replacement(range(_axes(volumes)), 2))
     diagonal = [v for v, (a, b) in zip(volumes, places, strict=True) if a == b]
@@ -355,7 +357,8 @@ def frangi(
             maximum = math.sqrt(float(np.finfo(dtype).max)) / 8
             if "constant" in str(mode) and not abs(cval) <= maximum:
                 raise ValueError(
-                    f"frangi: cval={cval!r} has no square in {dtype}, as the default gamma needs; give gamma="
+                    f"frangi: cval={cval!r} is too large for the default gamma, which needs its "
+                    f"square in {dtype}; give gamma="
                 )
             strength = _made(
                 matrix, Ridge("frangi", dtype, _axes(matrix), alpha, beta, 0.0, 1.0, sign)

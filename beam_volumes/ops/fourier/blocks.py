@@ -137,8 +137,8 @@ def kernel_of(volume: Volume, given: Any, what: str, name: str) -> np.ndarray:
     axes = volume.space.visible
     if numbers.ndim != len(axes) or not numbers.size:
         raise ValueError(
-            f"{name}: {what} of shape {numbers.shape} for {len(axes)} axes; give one dimension for each "
-            "axis, of extent 1 along axes that are not filtered"
+            f"{name}: {what} has shape {numbers.shape}; give one dimension for each of "
+            f"{len(axes)} axes, of extent 1 along axes that are not filtered"
         )
     par.not_too_large(numbers.shape, f"{name}: {what} of shape {numbers.shape}")
     extents = iter(numbers.shape)

@@ -239,9 +239,10 @@ def _checked(volume: Volume, axes: Any, norm: Any, name: str) -> list[int]:
 def _check_complex(volume: Volume, name: str) -> None:
     if volume.space.channels != COMPLEX:
         raise ValueError(
-            f"{name}: volume has the channels {', '.join(volume.space.channels) or len(volume.nodes)}; "
-            "complex numbers are the channels real and imag, as from bv.fftn; select one channel of others "
-            "with volume.sel(c=...)"
+            f"{name}: volume has the channels "
+            f"{', '.join(volume.space.channels) or len(volume.nodes)}, but complex numbers need "
+            "the channels real and imag, as from bv.fftn; select one channel with "
+            "volume.sel(c=...)"
         )
 
 

@@ -84,7 +84,8 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
         shared_space("concatenate", *(Volume(first.nodes, space) for space in at_one_place))
     if name == "t":
         raise ValueError(
-            "concatenate: time points are not joined; write each, and open them as a list"
+            "concatenate: time points cannot be joined; write each of them, and open the files "
+            "as a list"
         )
     if name == "c":
         return stack(all_of_them)

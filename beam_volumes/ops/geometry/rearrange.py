@@ -196,7 +196,8 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
     chosen = par.axes_of(v, given, "transpose")
     if len(chosen) != len(v.space.axes):
         raise ValueError(
-            f"transpose: axes={axes!r} names {len(chosen)} of {len(v.space.axes)} axes; name each once"
+            f"transpose: axes={axes!r} lists {len(chosen)} of {len(v.space.axes)} axes; list each "
+            "once"
         )
     order = [0, 1, 2]
     for at, axis in zip(v.space.visible, chosen, strict=True):

@@ -220,8 +220,8 @@ def _of_metadata(paths: Sequence[str], index: Any) -> tuple[list[Volume], np.nda
             places.append([origin[a] / space.voxel_size[a] for a in space.visible])
     if has_stage and lost:
         raise ValueError(
-            f"open_tiles: {lost[0]} has no position of the stage, unlike others; give a table with the "
-            "columns path, z, y and x"
+            f"open_tiles: {lost[0]} has no stage position, unlike other tiles; give a table with "
+            "the columns path, z, y and x"
         )
     if len({len(p) for p in places}) > 1:
         raise ValueError("open_tiles: the tiles have different axes; open them one by one")

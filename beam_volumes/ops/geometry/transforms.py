@@ -51,8 +51,8 @@ def matrices_of(
             if is_wrong.any():
                 k = int(is_wrong.argmax())
                 raise ValueError(
-                    f"{name}: {what}[{t + k}]: the last row of a homogeneous matrix is zeros and a "
-                    f"one, not {m[k, n].tolist()}"
+                    f"{name}: {what}[{t + k}]: the last row of a homogeneous matrix must be zeros "
+                    f"and a one, not {m[k, n].tolist()}"
                 )
             places[t : t + len(m)], m = m[:, :n, n], m[:, :n, :n]
         elif m.shape[1:] == (n,):
@@ -100,7 +100,7 @@ def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str,
         with open(existing(path, name, what), newline="", encoding="utf-8-sig") as file:
             header, *rows = [row for row in csv.reader(file) if row] or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{name}: {what}={os.fspath(path)!r} is no CSV file: {error}") from None
+        raise ValueError(f"{name}: {what}={os.fspath(path)!r} is not a CSV file: {error}") from None
     if not rows:
         raise ValueError(f"{name}: {what}={os.fspath(path)!r} has no rows below its header")
     names = [column.strip() for column in header]
@@ -120,7 +120,7 @@ def existing(path: str | os.PathLike[str], name: str, what: str) -> str:
     if not os.path.isfile(found):
         made = f", such as the table of {_MAKERS[name]}" if name in _MAKERS else ""
         raise FileNotFoundError(
-            f"{name}: {what}={os.fspath(path)!r}: there is no such file; give an existing one{made}"
+            f"{name}: {what}={os.fspath(path)!r} does not exist; give an existing file{made}"
         )
     return found
 
@@ -155,7 +155,8 @@ def _of_columns(table: Any, axes: Sequence[str], name: str, what: str) -> np.nda
     if len({*shapes.values()}) > 1 or len(shapes[axes[0]]) != 1:
         listed = ", ".join(f"{column}: {shape}" for column, shape in shapes.items())
         raise ValueError(
-            f"{name}: {what} has columns of the shapes {listed}; give each one number for each row"
+            f"{name}: {what} has columns of the shapes {listed}; give one number for each row and "
+            "column"
         )
     n, rows = len(axes), len(found[axes[0]])
     result = np.tile(np.eye(n, n + 1), (rows, 1, 1))

@@ -333,10 +333,10 @@ def _of_three(name: str, volume: Volume, wanted: Sequence[Any], dtype: Any) -> t
     count = len(volume.nodes) if volume.space.has_channels else 1
     if count != 3:
         how = ": drop alpha with v[:3]" if count == 4 else ""
-        raise ValueError(f"{name}: three channels are needed, and there are {count}{how}")
+        raise ValueError(f"{name}: three channels are needed, but there are {count}{how}")
     if volume.dtype.kind == "i" or (volume.dtype.kind == "u" and volume.dtype.itemsize > 2):
         raise TypeError(
-            f"{name}: {volume.dtype} has no known maximum; cast it to uint8 or uint16, or divide "
+            f"{name}: {volume.dtype} has no known maximum; cast it to uint8 or uint16, or scale "
             "it to floats from 0 to 1"
         )
     result = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)

@@ -148,7 +148,9 @@ def range_of(
         if not all(isinstance(v, int | float | np.number) and math.isfinite(v) for v in numbers):
             raise ValueError(f"{name}: {what}={given!r} is not a pair of finite numbers")
         if len(numbers) == 2 and not low <= high:
-            raise ValueError(f"{name}: {what}={given!r}: the first is beyond the second")
+            raise ValueError(
+                f"{name}: {what}={given!r} does not ascend; give the lower number first"
+            )
         return low, high
     if isinstance(given, str) and given == "image":
         return min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan)
@@ -161,7 +163,7 @@ def range_of(
     if dtype.kind == "f":
         return (0.0 if what == "out_range" and positive else -1.0), 1.0
     if dtype.kind not in "iu":
-        raise ValueError(f"{name}: {what}={given!r} has no range")
+        raise ValueError(f"{name}: {what}={given!r} has no range; use an integer or float dtype")
     info = np.iinfo(dtype)
     return (0 if what == "out_range" and positive else int(info.min)), int(info.max)
 
@@ -297,8 +299,8 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
     there = len(reference.nodes) if reference.space.has_channels else 0
     if channels != there:
         raise ValueError(
-            f"{name}: the volume has {channels} channels and the reference {there}; select channels with "
-            "sel(c=...)"
+            f"{name}: the volume has {channels} channels, but the reference {there}; select "
+            "channels with sel(c=...)"
         )
     if not reference.size:
         raise ValueError(f"{name}: the reference of shape {reference.shape} has no voxels")

@@ -134,8 +134,8 @@ def random_noise(
     how = _parameters(name, mode, given)
     if volume.space.times:
         raise ValueError(
-            f"{name}: a volume with time points: all would have the same noise; choose one, v[0], and a "
-            "seed for each"
+            f"{name}: the volume has time points, which would all get the same noise; select one, "
+            "such as v[0], and use a different seed for each"
         )
     dtype = np.dtype(np.float32 if volume.dtype in (np.float16, np.float32) else np.float64)
     x = _as_floats(volume)
@@ -174,16 +174,20 @@ def _parameters(name: str, mode: str, given: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             continue
         if key not in own:
-            raise ValueError(f"{name}: {key}= is not of mode={mode!r}, which has {', '.join(own)}")
+            raise ValueError(
+                f"{name}: {key}= is not a parameter of mode={mode!r}; use {', '.join(own)}"
+            )
         if key != "local_vars" or np.ndim(value) == 0:
             if not par.is_number(value) or not np.isfinite(value):
-                raise ValueError(f"{name}: {key}={value!r}: give a number")
+                raise ValueError(f"{name}: {key}={value!r} is not a finite number")
             if key in ("var", "local_vars") and value < 0:
-                raise ValueError(f"{name}: {key}={value!r}: a variance must be at least 0")
+                raise ValueError(
+                    f"{name}: {key}={value!r} is negative; give a variance of at least 0"
+                )
             if key in ("amount", "salt_vs_pepper") and not 0 <= value <= 1:
-                raise ValueError(f"{name}: {key}={value!r}: a share must be from 0 to 1")
+                raise ValueError(f"{name}: {key}={value!r} is not a fraction from 0 to 1")
             if key == "peak" and value <= 0:
-                raise ValueError(f"{name}: peak={value!r}: a number of photons must be above 0")
+                raise ValueError(f"{name}: peak={value!r} is not a positive number of photons")
         found[key] = value
     if mode == "uniform" and found["low"] > found["high"]:
         raise ValueError(f"{name}: low={found['low']!r} is above high={found['high']!r}")
@@ -227,8 +231,8 @@ def _counted(name: str, volume: Volume, x: Volume, lowest: Any, peak: Any, seed:
     if peak is None:
         if volume.dtype.kind == "f" or bits > 16:
             raise ValueError(
-                f"{name}: mode='poisson' of {volume.dtype} needs peak=, the photons that a voxel of 1 stands "
-                "for; different values are not counted"
+                f"{name}: mode='poisson' of {volume.dtype} needs peak=, the number of photons for "
+                "a voxel value of 1"
             )
         peak = 1 << bits
     scale: Any = float(peak)

@@ -242,7 +242,9 @@ def _of_percentiles(
     if isinstance(percentiles, str) or np.shape(percentiles) != (2,):
         raise TypeError(f"{name}: percentiles={percentiles!r} is not a pair of numbers")
     if not 0 <= percentiles[0] < percentiles[1] <= 100:
-        raise ValueError(f"{name}: percentiles={percentiles!r} do not rise between 0 and 100")
+        raise ValueError(
+            f"{name}: percentiles={percentiles!r} are not ascending numbers from 0 to 100"
+        )
     first, last = range_of(volume, out_range, "out_range", name, mask, nan, False)
     signed = not (is_pair(out_range) or (isinstance(out_range, str) and out_range == "image"))
     own = percentile(volume, percentiles, others, mask=mask, nan=nan)

@@ -272,9 +272,11 @@ def _field_of(given: Any, v: Volume, name: str, what: str) -> Volume:
     channels = len(field.nodes) if field.space.has_channels else 0
     if channels != len(axes) or first_channel(field).shape != wanted:
         raise ValueError(
-            f"{name}: {what} of shape {field.shape} ({' '.join(field.axes)}) for a volume of shape "
-            f"{wanted}; give {len(axes)} channels of this shape"
+            f"{name}: {what} has shape {field.shape} ({' '.join(field.axes)}), but the volume has "
+            f"shape {wanted}; give {len(axes)} channels of this shape"
         )
     if field.dtype.kind not in "iuf":
-        raise TypeError(f"{name}: {what} of {field.dtype}; give numbers of voxels")
+        raise TypeError(
+            f"{name}: {what} has dtype {field.dtype}; give integers or floats, in voxels"
+        )
     return field.astype(np.float64)

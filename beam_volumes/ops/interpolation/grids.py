@@ -41,7 +41,7 @@ class Interpolation:
         cls, v: Volume, name: str, order: int, mode: Any, cval: float, prefilter: Any
     ) -> Interpolation:
         if not isinstance(prefilter, bool | np.bool_):
-            raise TypeError(f"{name}: prefilter={prefilter!r} is True or False")
+            raise TypeError(f"{name}: prefilter={prefilter!r} is neither True nor False")
         where, outside = _one_mode(mode, name), constant_in(v.dtype, cval, "cval", name)
         return cls(name, int(order), where, outside, bool(prefilter))
 
@@ -427,7 +427,8 @@ def _plane(v: Volume, axes: Any) -> tuple[int, int]:
     if axes is None:
         if 1 not in v.space.visible or 2 not in v.space.visible:
             raise ValueError(
-                f"rotate: the volume has the axes {', '.join(v.axes)}; y and x are needed, or two axes= of it"
+                f"rotate: the volume has the axes {', '.join(v.axes)}; y and x are needed, or "
+                "give two of them as axes="
             )
         return 1, 2
     if isinstance(axes, int | np.integer | str) or len(axes) != 2:
@@ -468,8 +469,9 @@ def _affine(
         check_indexable(grid, f"{name}: output_shape={output_shape!r}")
     if full[0, 0] < 0:
         raise ValueError(
-            f"{name}: the matrix reverses the order of slices ({full[0, 0]:g} at its upper left), which a "
-            "sweep along z cannot; use bv.flip along the first axis before, and the matrix without it"
+            f"{name}: the matrix reverses the order of slices ({full[0, 0]:g} at its upper left), "
+            "which is not available; apply bv.flip along the first axis first, and use the "
+            "matrix without the flip"
         )
     return _mapped(v, how, full, add, grid, [a not in visible for a in range(3)])
 
@@ -511,13 +513,13 @@ def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray,
     elif m.shape in ((n, n + 1), (n + 1, n + 1)):
         if len(m) > n and not np.array_equal(m[n], [0.0] * n + [1.0]):
             raise ValueError(
-                f"{name}: the last row of a homogeneous matrix is zeros and a one, not {m[n]}"
+                f"{name}: the last row of a homogeneous matrix must be zeros and a one, not {m[n]}"
             )
         m, add = m[:n, :n], m[:n, n]
     if m.shape != (n, n):
         raise ValueError(
-            f"{name}: a matrix of shape {m.shape}; for {n} axes it is {n} x {n}, its diagonal, or "
-            f"homogeneous ({n} x {n + 1} or {n + 1} x {n + 1})"
+            f"{name}: the matrix has shape {m.shape}; for {n} axes it must be {n} x {n}, its "
+            f"diagonal, or homogeneous ({n} x {n + 1} or {n + 1} x {n + 1})"
         )
     if not (np.isfinite(m).all() and np.isfinite(add).all()):
         raise ValueError(
@@ -528,7 +530,7 @@ def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray,
 
 def _one_mode(mode: str, name: str) -> str:
     if not isinstance(mode, str):
-        raise TypeError(f"{name}: mode={mode!r} is not a text; there is one mode for all axes")
+        raise TypeError(f"{name}: mode={mode!r} is not a string; give one mode for all axes")
     if mode == "wrap":
         raise ValueError(
             f"{name}: mode='wrap' is not available, because its period is a voxel shorter than the volume; "
@@ -546,5 +548,5 @@ def _signed(v: Volume, length: Any, axis: int) -> float:
     if not par.is_number(length):
         raise TypeError(f"shift={length!r} is not a length")
     if not math.isfinite(length):
-        raise ValueError(f"shift={length!r}: a length is finite")
+        raise ValueError(f"shift={length!r} is not finite")
     return float(length)

@@ -102,7 +102,9 @@ def profile_line(
     if order is None:
         order = 0 if image.dtype.kind == "b" else 1
     if not par.is_whole(order) or not 0 <= order <= (0 if image.dtype.kind == "b" else MAX_ORDER):
-        raise ValueError(f"{name}: order={order!r} of {image.dtype}; use 0 to 5, or 0 for bool")
+        raise ValueError(
+            f"{name}: order={order!r} is not available for {image.dtype}; use 0 to 5, or 0 for bool"
+        )
     modes = par.modes_of(mode, axes, name)
     if any("constant" in m for m in modes):
         constant_in(image.dtype, cval, "cval", name)
@@ -111,8 +113,8 @@ def profile_line(
     length = math.ceil(math.dist(start, stop) + 1)
     if length * width > MAX_SAMPLES:
         raise ValueError(
-            f"{name}: {length:,} samples from {tuple(src)} to {tuple(dst)} with linewidth={width}: "
-            f"there may be {MAX_SAMPLES:,}"
+            f"{name}: {length:,} samples from {tuple(src)} to {tuple(dst)} with linewidth={width} "
+            f"are too many; the maximum is {MAX_SAMPLES:,}"
         )
     at = np.linspace(start, stop, length, axis=1)[:, :, None]
     if width > 1:

@@ -120,8 +120,8 @@ def agglomerate(
     table = as_table(edges, needed, name, "edges", whole, also)
     if linkage == "mean" and table.columns["affinity_sum"].kind == "f":
         raise TypeError(
-            f"{name}: affinity_sum of floats: sums are compared exactly, as integers; scale and round the "
-            "affinities first, e.g. to uint8"
+            f"{name}: affinity_sum has floats, but sums are compared exactly, as integers; scale "
+            "and round the affinities first, e.g. to uint8"
         )
     how = Linkage(linkage, float(quantile))
     inputs = [with_needed(table, Needed(how, float(threshold), by_forest=max_size is None))]

@@ -95,7 +95,9 @@ def find_boundaries(
     labels = as_volume(label_img)
     check_labels(labels.dtype, name)
     if mode not in ("thick", "inner", "outer"):
-        other = ": its result has another shape" if mode == "subpixel" else ""
+        other = (
+            ", with a result of a different shape, is not available" if mode == "subpixel" else ""
+        )
         raise ValueError(f'{name}: mode={mode!r}{other}; use "thick", "inner" or "outer"')
     ndim = len(labels.space.axes)
     check_connectivity(connectivity, ndim, name)
@@ -277,7 +279,7 @@ def label2rgb(
         raise TypeError(f"{name}: colors={colors!r}; give a list of colours")
     cycle = [_colour(c, "colors", name) for c in (_DEFAULT if colors is None else colors)]
     if not 0 < len(cycle) < 1 << 16:
-        raise ValueError(f"{name}: {len(cycle)} colors; give 1 to 65,535")
+        raise ValueError(f"{name}: colors has {len(cycle)} entries; give 1 to 65,535")
     alpha = 1.0 if image is None else float(alpha)
     background = None if bg_color is None else _colour(bg_color, "bg_color", name)
     numbers = _of_cycle(labels, int(bg_label), len(cycle))
@@ -318,7 +320,7 @@ def _rgb(image: Volume, labels: Volume, name: str) -> list[Volume]:
     three = list(channels(image)) if image.space.has_channels else [image] * 3
     if len(three) != 3:
         raise ValueError(
-            f"{name}: an image of {len(three)} channels; give one volume, or three channels"
+            f"{name}: the image has {len(three)} channels; give one volume, or three channels"
         )
     if three[0].axes != labels.axes or three[0].shape != labels.shape:
         raise ValueError(
@@ -327,8 +329,8 @@ def _rgb(image: Volume, labels: Volume, name: str) -> list[Volume]:
         )
     if image.dtype.kind == "i" or (image.dtype.kind == "u" and image.dtype.itemsize > 2):
         raise TypeError(
-            f"{name}: {image.dtype} has no known maximum; cast it to uint8 or uint16, or divide it to "
-            "floats from 0 to 1"
+            f"{name}: {image.dtype} has no known maximum; cast it to uint8 or uint16, or scale it "
+            "to floats from 0 to 1"
         )
     to = accumulator(image.dtype)
     scale = to.type(np.iinfo(image.dtype).max if image.dtype.kind == "u" else 1)

@@ -112,7 +112,9 @@ def label(
         raise TypeError(f"label: dtype={dtype!r}: labels must be integers")
     if not isinstance(connectivity, int) and np.ndim(connectivity):
         if structure is not None:
-            raise TypeError("label: give the neighbours once, as structure=")
+            raise TypeError(
+                "label: give connectivity as a number, or the neighbours once, as structure="
+            )
         connectivity, structure = 1, connectivity
     element = neighbours(mask, connectivity, structure, "label")
     below = mask.node
@@ -685,8 +687,8 @@ def neighbours(
         or (element != element[(slice(None, None, -1),) * element.ndim]).any()
     ):
         raise ValueError(
-            f"{name}: {what} of shape {element.shape}: it has 3 entries along each of {len(axes)} "
-            "axes and is the same when reflected at its centre"
+            f"{name}: {what} of shape {element.shape} is not valid; it must have 3 entries along "
+            f"each of {len(axes)} axes and be symmetric about its centre"
         )
     whole = np.zeros((3, 3, 3), bool)
     at: list[Any] = [slice(None) if a in axes else 1 for a in range(3)]

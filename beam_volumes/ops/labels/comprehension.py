@@ -174,7 +174,7 @@ def labeled_comprehension(
         raise TypeError(f"{name}: index={index!r}: labels must be integers")
     if wanted.size and wanted.min() < 1:
         raise ValueError(
-            f"{name}: index has label {wanted.min()}: labels are above 0, the background"
+            f"{name}: index has label {wanted.min()}; labels must be above 0, the background"
         )
     wanted = wanted.astype(np.uint64)
     dtype = np.dtype(out_dtype)
@@ -267,8 +267,8 @@ class Extra:
             self.takes.append(len(inspect.signature(function).parameters))
             if self.takes[-1] not in (1, 2):
                 raise TypeError(
-                    f"{what}: extra_properties: {name} takes {self.takes[-1]} parameters; it must take a "
-                    "region's mask, or its mask and intensities"
+                    f"{what}: extra_properties: {name} has {self.takes[-1]} parameters; it must "
+                    "accept a region's mask, or its mask and intensities"
                 )
             if self.takes[-1] == 2 and not with_intensity:
                 raise ValueError(f"{what}: extra_properties: {name} needs intensity=")

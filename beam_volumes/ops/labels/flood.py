@@ -178,7 +178,7 @@ def _flooded(
         par.is_whole(p) and -n <= p < n for p, n in zip(point, shape, strict=True)
     ):
         raise ValueError(
-            f"{name}: seed_point={seed_point!r} is no voxel of a volume of shape {image.shape} "
+            f"{name}: seed_point={seed_point!r} is not a voxel of a volume of shape {image.shape} "
             f"({' '.join(image.axes)}); give {axes} numbers, for {', '.join(image.space.axes)}"
         )
     point = tuple(int(p) % n for p, n in zip(point, shape, strict=True))
@@ -201,8 +201,8 @@ def _within(image: Volume, seed: Volume, tolerance: Any, name: str) -> Volume:
         raise ValueError(f"{name}: tolerance={tolerance!r}; give a number")
     if image.dtype.kind in "ui" and image.dtype.itemsize == 8:
         raise TypeError(
-            f"{name}: tolerance={tolerance!r} with {image.dtype}: differences are computed in float64; "
-            "cast the image with astype first"
+            f"{name}: tolerance={tolerance!r} is not available for {image.dtype}, because "
+            "differences are computed in float64; cast the image with astype first"
         )
     reach = abs(float(tolerance))
     of = np.dtype(np.float64)

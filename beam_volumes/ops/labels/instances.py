@@ -122,7 +122,8 @@ def map_instances(
     voxel_bytes = par.whole_number(voxel_bytes, "voxel_bytes", what, 0)
     if voxel_bytes > MAX_VOXEL_BYTES:
         raise ValueError(
-            f"{what}: voxel_bytes={voxel_bytes}: a voxel may take up to {MAX_VOXEL_BYTES:,} bytes"
+            f"{what}: voxel_bytes={voxel_bytes} is too large; the maximum is {MAX_VOXEL_BYTES:,} "
+            "bytes"
         )
     axes = v.space.visible
     shape = first_channel(v).grid_shape
@@ -215,8 +216,8 @@ def stitch(
     for a, (e, n, o) in enumerate(zip(extents, sizes, shared, strict=True)):
         if any(m != n for m in e[:-1]) or (len(e) > 1 and not o < e[-1] <= n):
             raise ValueError(
-                f"{what}: blocks of {e} voxels along {'zyx'[a]} do not fit together: all must have {n}, as "
-                f"the first, except the last one, which may have {o + 1} or more"
+                f"{what}: blocks of {e} voxels along {'zyx'[a]} do not fit together; all must "
+                f"have {n} voxels, like the first, but the last one may have {o + 1} or more"
             )
     tiling = _tiling(triple(shape), triple(sizes), triple(shared), what)
     labels = _put_together(joined.node, tiling, stitch, threshold, dtype, what)
@@ -288,7 +289,7 @@ def _put_together(
     if wanted.kind not in "iu":
         raise TypeError(f"{what}: dtype={dtype!r}: labels must be integers")
     if found.dtype.kind == "b":
-        raise TypeError(f"{what}: blocks of bool: label them first")
+        raise TypeError(f"{what}: blocks have dtype bool; label them first")
     owned = _chosen(found, tiling, what, None)
     covered = [_chosen(found, tiling, what, p) for p in tiling.parities] if tiling.doubled else []
     survey = FragmentSurvey(what, tiling, rule, float(threshold), wanted)

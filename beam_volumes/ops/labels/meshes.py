@@ -95,7 +95,7 @@ def meshes(
     """
     name = "meshes"
     if format not in FORMATS:
-        raise ValueError(f"{name}: format={format!r}; there are {', '.join(FORMATS)}")
+        raise ValueError(f"{name}: format={format!r}; use one of {', '.join(FORMATS)}")
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 1:
         raise ValueError(f"{name}: step={step!r}; give a whole number of at least 1")
     if isinstance(simplify, bool) or not isinstance(simplify, int | float | np.number):
@@ -105,7 +105,7 @@ def meshes(
     labels = one_channel(labels)
     if len(labels.space.axes) != 3:
         raise ValueError(
-            f"{name}: labels of axes {' '.join(labels.axes)}; surfaces need z, y and x"
+            f"{name}: the labels have the axes {' '.join(labels.axes)}; surfaces need z, y and x"
         )
     needed("skimage", "meshes", "meshes are made by scikit-image")
     if simplify:

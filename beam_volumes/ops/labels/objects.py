@@ -161,8 +161,8 @@ class StoredObjects(PlainData):
         for v in (labels, *opened):
             if not all(isinstance(n, SourceNode) for n in v.nodes):
                 raise ValueError(
-                    f"{what}: boxes are read from storage, and {v!r} is computed; write it with .to(path) "
-                    "first, and open the result"
+                    f"{what}: boxes are read from storage, but {v!r} is computed; write it with "
+                    ".to(path) first, and open the result"
                 )
             if v.space.times:
                 raise ValueError(f"{what}: {v!r} has several time points; select one: v[0]")
@@ -301,9 +301,9 @@ class EachLabel(TableStep):
         nbytes = _COPIES * box.size * (1 + self.objects.voxel_bytes)
         if limit_bytes is not None and nbytes > limit_bytes:
             raise ValueError(
-                f"{self.name}: the box of label {label} from {box.start} to {box.stop} takes about "
-                f"{format_bytes(nbytes)}, and {format_bytes(limit_bytes)} are left: give more memory, or "
-                "remove large objects with remove_small_objects and relabel"
+                f"{self.name}: the box of label {label} from {box.start} to {box.stop} takes "
+                f"about {format_bytes(nbytes)}, but only {format_bytes(limit_bytes)} are left; "
+                "give more memory, or remove large objects with remove_small_objects and relabel"
             )
         region = self.objects.region(label, box, self.objects.read(box))
         try:

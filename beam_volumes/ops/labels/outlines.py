@@ -87,11 +87,11 @@ def outlines(labels: Volume, *, like: Volume | None = None) -> Table:
     labels = one_channel(labels)
     if labels.axes != ("y", "x"):
         raise ValueError(
-            f"{name}: labels of axes {' '.join(labels.axes)}; outlines need an image of y and x: "
-            "choose a slice, as in labels[0]"
+            f"{name}: the labels have the axes {' '.join(labels.axes)}, but outlines need an "
+            "image of y and x; choose a slice, as in labels[0]"
         )
     if labels.dtype.kind not in "bui":
-        raise TypeError(f"{name}: labels of {labels.dtype}; use bool or integers")
+        raise TypeError(f"{name}: labels have dtype {labels.dtype}; use bool or integers")
     place: tuple[Any, tuple[float, float]] = (None, (0.0, 0.0))
     if like is not None:
         other = first_channel(as_volume(like))
@@ -109,11 +109,11 @@ def _place(own: Space, other: Space, name: str) -> tuple[Any, tuple[float, float
     if own.voxel_size is None or other.voxel_size is None:
         which = "the labels have" if own.voxel_size is None else "like has"
         raise ValueError(
-            f"{name}: {which} no voxel size, and a shape of its own: open the slide with voxel_size="
+            f"{name}: {which} no voxel size, and the shapes differ; open the slide with voxel_size="
         )
     units = [METRES.get(s.unit or "") for s in (own, other)]
     if own.unit != other.unit and None in units:
-        raise ValueError(f"{name}: the labels are in {own.unit}, and like is in {other.unit}")
+        raise ValueError(f"{name}: the labels are in {own.unit}, but like is in {other.unit}")
     unit = 1.0 if own.unit == other.unit else float(units[0]) / float(units[1])  # type: ignore[arg-type]
     scale, offset = [], []
     for axis in (1, 2):

@@ -104,8 +104,8 @@ def as_table(
         dtype = table.columns[column]
         if dtype.kind not in "ui":
             raise TypeError(
-                f"{name}: column {column} of {what} is of {dtype}, but labels and counts are integers; "
-                "convert it first"
+                f"{name}: column {column} of {what} has dtype {dtype}, but labels and counts must "
+                "be integers; convert it first"
             )
         if isinstance(stored, ArrayTable):  # the values of other tables are checked later
             values = stored.columns[list(needed).index(column)]
@@ -131,7 +131,7 @@ def _table(
         dtypes = {column: found.schema[column] for column in (*needed, *also)}
         for column, dtype in dtypes.items():
             if dtype is None:
-                raise TypeError(f"{name}: column {column} of {found.name} is not of numbers")
+                raise TypeError(f"{name}: column {column} of {found.name} does not contain numbers")
         stored = ParquetColumns(
             tuple((c, d.str) for c, d in dtypes.items() if d is not None), found
         )
@@ -164,8 +164,8 @@ def _in_memory(
         have = list(given.columns)
     else:
         raise TypeError(
-            f"{name}: {what} of {type(given).__name__}: give a table, a dict of columns, or the path of "
-            "Parquet files"
+            f"{name}: {what} has type {type(given).__name__}; give a table, a dict of columns, or "
+            "the path of Parquet files"
         )
     _check(have, needed, name, what)
     needed = [*needed, *(c for c in optional if c in have)]
@@ -174,8 +174,8 @@ def _in_memory(
         values = column_values(given[column], f"{name}: column {column} of {what}")
         if values.ndim != 1 or values.dtype.kind not in "uif":
             raise TypeError(
-                f"{name}: column {column} of {what} is of shape {values.shape} and {values.dtype}; give a "
-                "column of numbers"
+                f"{name}: column {column} of {what} has shape {values.shape} and dtype "
+                f"{values.dtype}; give a column of numbers"
             )
         columns.append(np.ascontiguousarray(values))
     if len({len(c) for c in columns}) > 1:

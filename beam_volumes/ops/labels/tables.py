@@ -265,4 +265,6 @@ def check_affinities(affinities: Volume, name: str) -> None:
             "with three channels, for z, y and x"
         )
     if affinities.dtype.kind not in "uif" or affinities.dtype.itemsize > 4:
-        raise TypeError(f"{name}: affinities of {affinities.dtype}: use numbers of at most 32 bits")
+        raise TypeError(
+            f"{name}: affinities have dtype {affinities.dtype}; use numbers of at most 32 bits"
+        )

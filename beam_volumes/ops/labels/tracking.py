@@ -117,7 +117,7 @@ def track(
     check_objects(v.dtype, name)
     if not v.space.times:
         raise ValueError(
-            f"{name}: the volume has the axes {', '.join(v.axes)}, and no axis of time; open it with "
+            f"{name}: the volume has the axes {', '.join(v.axes)}, but no time axis; open it with "
             'axes="tzyx" or axes="tyx"'
         )
     if max_distance is not None and min_iou is not None:
@@ -167,8 +167,8 @@ class _Objects:
         )
         if total > _MAX_PAIRS:
             raise ValueError(
-                f"track: max_distance={maximum:g}: {total:,} pairs of objects are as near, which take more "
-                "memory than is used for them; give a shorter distance"
+                f"track: max_distance={maximum:g}: {total:,} pairs of objects are within this "
+                "distance, which is too many for the memory; give a shorter distance"
             )
         for t, (tree, other) in enumerate(zip(trees, trees[lag:], strict=False)):
             pairs = tree.sparse_distance_matrix(other, maximum, output_type="ndarray")

@@ -141,7 +141,8 @@ def _divided(height: Any, markers: Any, mask: Any, connectivity: Any) -> Volume:
         )
     if height.dtype.kind not in "buif" or height.dtype.itemsize > 8:
         raise TypeError(
-            f"{name}: heights of {height.dtype}: use bool, integers or floats to 64 bit"
+            f"{name}: heights have dtype {height.dtype}; use bool, integers or floats of up to 64 "
+            "bits"
         )
     roles: Volume | None = None
     volumes = [height]
@@ -149,11 +150,11 @@ def _divided(height: Any, markers: Any, mask: Any, connectivity: Any) -> Volume:
     if markers is not None:
         marked = one_channel(as_volume(markers))
         if marked.dtype.kind not in "bui":
-            raise TypeError(f"{name}: markers of {marked.dtype}: use bool or integers")
+            raise TypeError(f"{name}: markers have dtype {marked.dtype}; use bool or integers")
         if height.dtype.kind in "ui" and height.dtype.itemsize == 8:
             raise TypeError(
-                f"{name}: heights of {height.dtype} with markers: passes are compared as float64; cast the "
-                "heights with astype first"
+                f"{name}: heights of {height.dtype} are not available with markers, because "
+                "passes are compared as float64; cast the heights with astype first"
             )
         roles = where(marked != 0, np.uint8(2), np.uint8(1))
         volumes.append(marked)

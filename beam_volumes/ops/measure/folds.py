@@ -45,7 +45,7 @@ class Fold(Reduction):
     def check(name: str, source: Any, nan: str) -> np.dtype:
         """The dtype of voxels, if this reduction supports it."""
         if nan not in ("raise", "omit"):
-            raise ValueError(f'nan={nan!r} of {name}: use "raise" or "omit"')
+            raise ValueError(f'{name}: nan={nan!r}; use "raise" or "omit"')
         accumulate.key_bits(np.dtype(source))  # refuses unsupported dtypes
         return np.dtype(source).newbyteorder("=")
 

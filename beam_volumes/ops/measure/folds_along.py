@@ -399,9 +399,9 @@ def along(whole: Fold, shape: Triple, kept: tuple[bool, bool, bool], axes: Seque
     if size > LIMIT:
         wide = " x ".join(str(extent[a]) for a in axes)
         raise ValueError(
-            f"{whole.name} along these axes of a volume of shape {shape} (z, y, x) would be an array of "
-            f"{wide} {whole.dtype}, {size >> 20} MiB; it may have {LIMIT >> 20} MiB: crop the volume "
-            "(volume[:, :4096]) and reduce it part by part"
+            f"{whole.name} along these axes of a volume of shape {shape} (z, y, x) would be an "
+            f"array of {wide} {whole.dtype}, {size >> 20} MiB; the maximum is {LIMIT >> 20} MiB; "
+            "crop the volume (volume[:, :4096]) and reduce it part by part"
         )
     common = (whole.name, whole.dtype, tuple(extent[a] for a in axes), whole.source, whole.nan)
     if isinstance(whole, Position):

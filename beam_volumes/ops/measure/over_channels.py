@@ -184,7 +184,8 @@ def over_channels(whole: folds.Fold, volume: Volume, mask: Volume | None) -> Vol
         check_alike(whole.name, first_channel(volume), first_channel(mask))
         if len(mask.nodes) not in (1, len(volume.nodes)):
             raise ValueError(
-                f"{whole.name}: the mask has {len(mask.nodes)} channels, and the volume {len(volume.nodes)}"
+                f"{whole.name}: the mask has {len(mask.nodes)} channels, but the volume has "
+                f"{len(volume.nodes)}"
             )
         masks, mask_volume = (mask if mask.dtype == bool else mask != 0).nodes, (mask,)
     nodes = tuple(

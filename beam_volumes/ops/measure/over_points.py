@@ -38,8 +38,9 @@ def over_points(
     times = volume.space.times
     if times > _MAX_POINTS:
         raise ValueError(
-            f"{whole.name}: axis='t': {times:,} time points; up to {_MAX_POINTS} are reduced at once: "
-            f"reduce v[:{_MAX_POINTS}] and so on, and those results, or give across='t' for one number"
+            f"{whole.name}: axis='t': {times:,} time points are too many to reduce at once; the "
+            f"maximum is {_MAX_POINTS}. Reduce parts such as v[:{_MAX_POINTS}] and then their "
+            "results, or give across='t' for one number"
         )
     if mask is not None:
         mask = as_volume(mask)

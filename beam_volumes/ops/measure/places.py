@@ -149,7 +149,7 @@ def _check_axis(name: str, volume: Volume, axis: Any) -> None:
     letter = axis if isinstance(axis, str) else volume.axes[axis]
     if letter in ("t", "c"):
         raise ValueError(
-            f"{name}: axis={axis!r}: places along the axis {letter} are not available; compare each "
+            f"{name}: axis={axis!r}: positions along the axis {letter} are not available; compare each "
             f'with v.max(axis="{letter}")'
         )
 

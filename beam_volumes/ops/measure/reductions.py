@@ -39,7 +39,10 @@ def fold(
     if mask is not None:
         mask = as_volume(mask)
         if mask.space.axes != volume.space.axes or len(mask.nodes) not in (1, len(volume.nodes)):
-            raise ValueError(f"{reduction.name}: the mask's axes {mask.axes} are not the volume's")
+            raise ValueError(
+                f"{reduction.name}: the mask has the axes {mask.axes}, which differ from those of "
+                "the volume"
+            )
         masks = channels_of(mask if mask.dtype == bool else mask != 0, volume)
     values = tuple(p.value for p in parameters)
     other_nodes = [channels_of(o, volume) for o in others]

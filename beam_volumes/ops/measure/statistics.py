@@ -29,7 +29,7 @@ def pair(
             f"({' '.join(b.axes)}) do not match; crop them to one shape first"
         )
     if nan not in ("raise", "omit"):
-        raise ValueError(f'nan={nan!r} of {name}: use "raise" or "omit"')
+        raise ValueError(f'{name}: nan={nan!r}; use "raise" or "omit"')
     for v in (a, b):
         if nan == "omit" and v.dtype.kind == "f":
             finite = np.isfinite(v)

@@ -202,9 +202,7 @@ def _binary(
             if dilation
             else "~bv.binary_propagation(~volume, mask=...) erodes until nothing changes"
         )
-        raise ValueError(
-            f"{name}: iterations={iterations} does not end after a known number; {instead}"
-        )
+        raise ValueError(f"{name}: iterations={iterations} is not available; {instead}")
     times = par.whole_number(iterations, "iterations", name)
     if times > MAX_ITERATIONS:
         raise ValueError(

@@ -140,7 +140,9 @@ def morphological_laplace(volume: Volume, *element: Any, **options: Any) -> Volu
     dilated = grey_dilation(volume, *element, **options)
     eroded = grey_erosion(volume, *element, **options)
     if volume.dtype == bool:
-        raise TypeError("morphological_laplace of bool is not a number: cast with astype first")
+        raise TypeError(
+            "morphological_laplace of bool is not available; cast the volume with astype first"
+        )
     both = apply_ufunc("add", dilated, eroded)
     return apply_ufunc("subtract", apply_ufunc("subtract", both, volume), volume)
 

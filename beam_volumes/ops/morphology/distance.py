@@ -260,7 +260,7 @@ def distance_transform_cdt(
 def _is_chessboard(name: str, metric: Any, ndim: int) -> bool:
     if isinstance(metric, str):
         if metric not in _METRICS:
-            raise ValueError(f"{name}: metric={metric!r}; there are {', '.join(_METRICS)}")
+            raise ValueError(f"{name}: metric={metric!r}; use one of {', '.join(_METRICS)}")
         return _METRICS[metric]
     structure = par.element(metric, "metric", name) != 0
     if structure.shape == (3,) * ndim:
@@ -395,7 +395,7 @@ def expand_labels(
     name = "expand_labels"
     labels = as_volume(labels)
     if labels.dtype.kind not in "bui":
-        raise TypeError(f"{name}: labels of {labels.dtype}; use bool or integers")
+        raise TypeError(f"{name}: labels have dtype {labels.dtype}; use bool or integers")
     steps = par.voxel_sizes(labels, spacing, "spacing", name)
     if distance == 0:
         return labels

@@ -306,11 +306,12 @@ def _slices(network: Model, channels: int, slices: int | None) -> int:
         slices = known // channels if several and known is not None else 1
     if network.ndim == 3:
         raise ValueError(
-            f"predict: slices={slices} is for a network of slices; {network.name} takes volumes"
+            f"predict: slices={slices} is for a network of slices; {network.name} accepts volumes"
         )
     if not par.is_whole(slices) or slices < 1 or slices % 2 == 0:
         raise ValueError(
-            f"predict: slices={slices!r} must be an odd number, for as many before a slice as after it"
+            f"predict: slices={slices!r} must be an odd number, with equally many slices before "
+            "and after each slice"
         )
     return int(slices)
 
@@ -319,8 +320,8 @@ def _check_channels(network: Model, channels: int, slices: int) -> None:
     if network.channels is not None and network.channels != channels * slices:
         has = f"{channels} (times {slices} slices)" if slices > 1 else f"{channels}"
         raise ValueError(
-            f"predict: {network.name} takes {network.channels} channels, and the volume has {has}; select "
-            "channels with v.sel(c=...), or join volumes with stack"
+            f"predict: {network.name} accepts {network.channels} channels, but the volume has "
+            f"{has}; select channels with v.sel(c=...), or join volumes with stack"
         )
 
 

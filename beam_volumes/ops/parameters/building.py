@@ -100,12 +100,12 @@ def converted(found: np.ndarray, dtype: np.dtype, what: str) -> np.ndarray:
     array([  1, 255], dtype=uint8)
     >>> converted(np.array([0.5]), np.dtype("u1"), "f")
     Traceback (most recent call last):
-    ValueError: f: the function returned float64, and the result is uint8; give dtype="float64", ...
+    ValueError: f: the function returned float64, but the result is uint8; give dtype="float64", ...
     """
     whole = found.dtype.kind in "ui" and dtype.kind in "ui"
     if not whole and not np.can_cast(found.dtype, dtype, "same_kind"):
         raise ValueError(
-            f"{what}: the function returned {found.dtype}, and the result is {dtype}; give "
+            f"{what}: the function returned {found.dtype}, but the result is {dtype}; give "
             f'dtype="{found.dtype}", or convert in the function'
         )
     if found.size and whole and not np.can_cast(found.dtype, dtype):

@@ -53,12 +53,12 @@ def axes_of(
         at = int(a) % volume.ndim - first
         if at < 0:
             raise ValueError(
-                f"{name}: {what}={axes!r} names the axis {volume.axes[at + first]}, along which there is no "
-                "space"
+                f"{name}: {what}={axes!r} includes the axis {volume.axes[at + first]}, which is "
+                "not a spatial axis"
             )
         result.append(visible[at])
     if len(set(result)) != len(result):
-        raise ValueError(f"{name}: {what}={axes!r} names an axis twice")
+        raise ValueError(f"{name}: {what}={axes!r} lists an axis twice")
     return result
 
 
@@ -113,7 +113,7 @@ def lengths(
         if not is_number(number):
             raise TypeError(f"{name}={short(value)}: {short(item)} is not a length")
         if not (math.isfinite(number) and number >= 0):
-            raise ValueError(f"{name}={value!r}: a length is finite and not negative")
+            raise ValueError(f"{name}={value!r} is not a finite length of at least 0")
         result.append(float(number))
     return result
 
@@ -304,8 +304,8 @@ def whole_numbers(
 ) -> list[int]:
     if getattr(value, "ndim", 0) > 1:
         raise ValueError(
-            f"{_of(function)}{name} is an array of shape {value.shape}; {name}= is a number, or one for each "
-            "axis, and a footprint is given as footprint= or structure="
+            f"{_of(function)}{name} is an array of shape {value.shape}; give a number, or one for "
+            "each axis. Pass a footprint as footprint= or structure="
         )
     result = per_axis(value, chosen, default, name, function)
     for n in result:

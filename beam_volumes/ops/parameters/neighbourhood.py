@@ -148,7 +148,7 @@ class Footprint:
         """The positions of the voxels, for a filter that visits each one; refuse none or too many."""
         if self.count > par.MAX_TAPS:
             raise ValueError(
-                f"{self.name}: a footprint of {self.count:,} voxels is too large: it has up to "
+                f"{self.name}: a footprint of {self.count:,} voxels is too large; the maximum is "
                 f"{par.MAX_TAPS:,}"
             )
         if not self.count:
@@ -219,8 +219,9 @@ def touching(volume: Volume, footprint: Any, name: str, connectivity: Any = None
             or (faces & ~element).sum() > (not element[(1,) * len(axes)])
         ):
             raise ValueError(
-                f"{name}: footprint of shape {element.shape}: it has 3 entries along each of {len(axes)} "
-                "axes, is the same when reflected at its centre, and has the neighbours that share a face"
+                f"{name}: footprint of shape {element.shape} is not valid; it must have 3 entries "
+                f"along each of {len(axes)} axes, be symmetric about its centre, and include the "
+                "neighbours that share a face"
             )
     whole = np.zeros((3, 3, 3), bool)
     at: list[Any] = [slice(None) if a in axes else 1 for a in range(3)]
@@ -237,7 +238,7 @@ def _expanded(array: np.ndarray, chosen: Sequence[int], what: str, name: str) ->
     """Extend an array from the chosen axes to z, y, x."""
     if array.ndim != len(chosen):
         raise ValueError(
-            f"{name}: {what} of {array.ndim} dimensions for {len(chosen)} axes "
+            f"{name}: {what} has {array.ndim} dimensions, but there are {len(chosen)} axes "
             f"({', '.join(AXES[a] for a in chosen)})"
         )
     if array.size == 0:

@@ -194,13 +194,13 @@ def check_max_counts(**asked: int | None) -> None:
     >>> check_max_counts(workers=32)
     >>> check_max_counts(workers=100_000)
     Traceback (most recent call last):
-    ValueError: workers=100000: this machine has ...
+    ValueError: workers=100000 is too large for this machine ...
     """
     for name, number in asked.items():
         few, each = _MAX_COUNTS[name]
         maximum = max(few, each * cores())
         if number is not None and number > maximum:
             raise ValueError(
-                f"{name}={number}: this machine has {counted(cores(), 'core')}; more than {maximum} "
-                f"only need more memory; give fewer, or leave {name}= out"
+                f"{name}={number} is too large for this machine with {counted(cores(), 'core')}; "
+                f"more than {maximum} only need more memory. Give fewer, or leave {name}= out"
             )

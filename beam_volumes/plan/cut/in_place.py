@@ -45,10 +45,10 @@ def check_in_place(
     for i, (name, place) in enumerate(written):
         if other := _met(place, written[:i]):
             both = f"{name}" if other == name else f"{other} and {name}, which share bytes"
-            raise ValueError(f"two targets write {both}; give each a path of its own")
+            raise ValueError(f"two targets write {both}; give each its own path")
         if other := _met(place, read):
             if other == name:
-                raise ValueError(f"{name} is an input too; write to another path, never in place")
+                raise ValueError(f"{name} is also an input; write to another path, never in place")
             raise ValueError(
                 f"the output {name} shares bytes with the input {other}: one is or contains the "
                 "other; write to another path, never in place"

@@ -60,9 +60,9 @@ class Machine:
         except (TypeError, ValueError):
             pass
         raise ValueError(
-            f"machine_type={given!r} is no machine; give vCPUs and memory, '16x64GiB' or (16, '64GiB'), with "
-            "a third number for the bytes per second that it reads and writes, '16x64GiBx2GiB', or a name "
-            "such as 'n2-standard-16' or 'm6i.4xlarge'"
+            f"machine_type={given!r} is not a machine type; give vCPUs and memory, '16x64GiB' or "
+            "(16, '64GiB'), with a third number for the bytes per second that it reads and "
+            "writes, '16x64GiBx2GiB', or a name such as 'n2-standard-16' or 'm6i.4xlarge'"
         )
 
     @property

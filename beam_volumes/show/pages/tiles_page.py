@@ -78,13 +78,15 @@ def tiles_report(
     """
     text = os.fspath(path)
     if not text.lower().endswith((".html", ".htm")):
-        raise ValueError(f"tiles_report: path={text!r} does not end in .html; give such a path")
+        raise ValueError(
+            f"tiles_report: path={text!r} does not end in .html; give a path that does"
+        )
     if os.path.exists(text) and not overwrite:
         raise FileExistsError(f"tiles_report: path={text!r} exists; give overwrite=True")
     for name, table in (("positions", positions), ("pairs", pairs)):
         if not hasattr(table, "to_pylist"):
             raise TypeError(
-                f"tiles_report: {name}={table!r} is no result of register_tiles; give it"
+                f"tiles_report: {name}={table!r} is not a result of register_tiles; give one"
             )
     opened = [as_volume(tile) for tile in tiles]
     if len(opened) != len(positions):

@@ -39,7 +39,7 @@ def with_precomputed_values(
         size = int(np.prod(node.shape)) * node.dtype.itemsize
         if size > settings.max_inmemory:
             raise ValueError(
-                f"{node.name} has to be computed as a whole before a part of it is shown, but its "
+                f"{node.name} must be computed as a whole before a part of it is shown, but its "
                 f"{format_bytes(size)} are more than options.max_inmemory, "
                 f"{format_bytes(settings.max_inmemory)}; compute it to a file, and view that"
             )

@@ -201,16 +201,14 @@ def codec_and_level(
     given: dict[str, Any] = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
     which = given.pop("name", None)
     if which not in known:
-        raise ValueError(f"{name}: codec={codec!r}; {of} takes {', '.join(known)}")
+        raise ValueError(f"{name}: codec={codec!r}; {of} supports {', '.join(known)}")
     level = given.pop("level", known[which])
     top = {"zstd": 22, "jpeg": 100}.get(which, 9)
     is_number = isinstance(level, int) and not isinstance(level, bool)
     if given or (
         level is not None and (known[which] is None or not is_number or not 0 <= level <= top)
     ):
-        raise ValueError(
-            f"{name}: codec={codec!r}; give a name and a level from 0 to {top}, nothing else"
-        )
+        raise ValueError(f"{name}: codec={codec!r}; give only a name and a level from 0 to {top}")
     return (which, level)
 
 

@@ -64,12 +64,12 @@ class Unfinished(NamedTuple):
 
     def __str__(self) -> str:
         how = {
-            "program": "running its program again with resume=True",
-            "pipeline": "running its pipeline again with overwrite=True",
+            "program": "its program again with resume=True",
+            "pipeline": "its pipeline again with overwrite=True",
         }.get(self.by, f"beam-volumes resume {shlex.quote(self.start)}")
         gone = "; the previous output was deleted" if self.has_replaced else ""
         what = f"{self.place} is unfinished: its run {self.run} has not ended{gone}"
-        return printable(" ".join(f"{what}; continue it by {how}".split()))
+        return printable(" ".join(f"{what}; to continue, run {how}".split()))
 
 
 def warn(found: Unfinished | None) -> None:

@@ -104,7 +104,7 @@ def _known(options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if name not in known:
             raise TypeError(
-                f"there is no option {name}={value!r} of open; there are "
+                f"there is no option {name}={value!r} of open; the options are "
                 f"{', '.join([*_EVERYWHERE, *known])}"
             )
     return given

@@ -107,8 +107,8 @@ def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[
     if loader is None or loader.get("format") not in _LOADERS:
         given = "none" if loader is None else repr(loader.get("format"))
         raise ValueError(
-            f"{path}: images of the loader {given} are not opened; resave them in BigStitcher as HDF5, N5 "
-            "or OME-Zarr, or give a table of tiles"
+            f"{path}: images of the loader {given} are not supported; resave them in BigStitcher "
+            "as HDF5, N5 or OME-Zarr, or give a table of tiles"
         )
     image = _LOADERS[loader.get("format", "")](loader, base, path)
     matrices = np.stack([_matrix(path, views[time, s]) for s in chosen])
@@ -215,8 +215,8 @@ def stitcher_tile(path: str, key: str | None, time: int) -> ProjectTile:
     n = sum(a in arrays for a in "zyx") or 3
     if affine.shape != (n + 1, n + 1) or not np.isfinite(affine).all():
         raise ValueError(
-            f"open_tiles: the transform {key or known[0]} of {path} is no homogeneous matrix of {n} axes; "
-            "choose another by transform_key="
+            f"open_tiles: the transform {key or known[0]} of {path} is not a homogeneous matrix "
+            f"of {n} axes; choose a different one by transform_key="
         )
     size, origin, own = np.ones(3), np.zeros(3), np.eye(4)
     for a, name in enumerate("zyx"):

@@ -414,8 +414,9 @@ def _leading_units(
         return ()
     if writer.channels == "none":
         raise ValueError(
-            f"{name}: {writer.name} stores one channel of one time point, and the volume has "
-            f"{' x '.join(map(str, leading))}; select one, as v[0], or write .zarr or .ome.zarr"
+            f"{name}: {writer.name} stores one channel of one time point, but the volume has "
+            f"{' x '.join(map(str, leading))}; select one, such as v[0], or write .zarr or "
+            ".ome.zarr"
         )
     units = (1,) * len(leading)
     if writer.channels == "together":
@@ -429,17 +430,22 @@ def _leading_units(
                 units = asked
             elif asked != units:
                 raise ValueError(
-                    f"{name}: shards={sizes!r} hold {asked} channels, but chunks {units}; give equal numbers"
+                    f"{name}: shards={sizes!r} have {asked} channels, but chunks have {units}; "
+                    "give equal numbers"
                 )
     if writer.channels == "together" and units[-1:] != leading[-1:] and space.has_channels:
         raise ValueError(
-            f"{name}: chunks of {units[-1]} channels; a chunk of {writer.name} must contain all {leading[-1]}"
+            f"{name}: chunks have {units[-1]} channels, but a chunk of {writer.name} must contain "
+            f"all {leading[-1]}"
         )
     if space.times and units[0] != 1:
-        raise ValueError(f"{name}: chunks of {units[0]} time points; a chunk can only contain one")
+        raise ValueError(
+            f"{name}: chunks have {units[0]} time points, but a chunk can only contain one"
+        )
     if any(u not in (1, n) for u, n in zip(units, leading, strict=True)):
         raise ValueError(
-            f"{name}: chunks of {units[-1]} channels; a chunk must contain one channel, or all {leading[-1]}"
+            f"{name}: chunks have {units[-1]} channels, but a chunk must contain one channel, or "
+            f"all {leading[-1]}"
         )
     return units
 
@@ -456,7 +462,7 @@ def _given(options: Mapping[str, Any], writer: WritableFormat, name: str) -> dic
         close = difflib.get_close_matches(option, registry.options(), 1, 0.6)
         hint = f"; did you mean {close[0]}=?" if close else ""
         raise TypeError(
-            f"{name}: there is no option {option}={value!r}{hint}; {writer.name} takes "
+            f"{name}: there is no option {option}={value!r}{hint}; {writer.name} accepts "
             f"{', '.join(writer.options) or 'none'}"
         )
     return {option: value for option, value in options.items() if option in writer.options}

@@ -202,7 +202,9 @@ class OutputState:
         """Raise `Superseded` if a run no longer owns the output."""
         watched = None if run_id is None else self.watched(run_id)
         if watched is not None and lost([watched]):
-            raise Superseded(f"{self.name} was removed, or another run than {run_id} owns it now")
+            raise Superseded(
+                f"{self.name} was removed, or is now owned by a run other than {run_id}"
+            )
 
 
 class OwnedOutput(OutputState):

@@ -378,5 +378,7 @@ def position_along(
         return list(channels).index(value)
     position = int(value) + size if int(value) < 0 else int(value)
     if not 0 <= position < size:
-        raise ValueError(f"index={{{axis!r}: {value}}}: {name} has {size} along {axis}")
+        raise ValueError(
+            f"index={{{axis!r}: {value}}} is out of range; {name} has {size} along {axis}"
+        )
     return position

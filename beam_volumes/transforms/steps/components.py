@@ -290,7 +290,8 @@ class MergeEquivalences(beam.PTransform):
             missing = [n for n, need in needs.items() if need and n not in slabs.measures]
             if missing:
                 raise ValueError(
-                    f"components were not measured: LabelComponents(..., measures={tuple(missing)})"
+                    "components were not measured: use LabelComponents(..., "
+                    f"measures={tuple(missing)})"
                 )
         self.flow = component_flow(
             self.grid,
@@ -461,12 +462,12 @@ class RelabelSlabs(beam.PTransform):
         given = given if isinstance(given, dict) else {"answers": given}
         if "answers" not in given or not given.keys() <= {"answers", "mapping", "slabs"}:
             raise ValueError(
-                'RelabelSlabs takes "answers", and optionally "mapping" and "slabs", not '
+                'RelabelSlabs accepts "answers", and optionally "mapping" and "slabs", not '
                 f"{', '.join(given)}"
             )
         if ("slabs" in given) == (self.mask is not None):
             raise ValueError(
-                'RelabelSlabs takes voxels from "slabs" or from a mask: give one of them'
+                'RelabelSlabs reads voxels from "slabs" or from a mask: give one of them'
             )
         meet = {
             name: some | f"All {name}" >> in_global_window(*given.values())

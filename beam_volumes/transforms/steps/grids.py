@@ -74,8 +74,8 @@ def as_halo(halo: HaloLike, axes: Sequence[str]) -> Halo:
         else:
             return (found["z"], found["y"], found["x"])
     raise ValueError(
-        f"halo={halo!r}: give a whole number of at least 0, or for each axis of {tuple(axes)} one or "
-        "(before, after)"
+        f"halo={halo!r}: give a whole number of at least 0, or one number or (before, after) for "
+        f"each axis of {tuple(axes)}"
     )
 
 

@@ -337,12 +337,13 @@ class _Measuring:
         need = self.needs(core)
         if not slab.box.contains(need):
             raise ValueError(
-                f"it has the voxels {slab.box}, and needs {need}: "
+                f"it has the voxels {slab.box}, but needs {need}: "
                 f"{self._remedy(halo_of(core, need))}"
             )
         if self.any_labels and slab.data.dtype.kind not in "iu":
             raise ValueError(
-                f"it has dtype {slab.data.dtype}, and labels must be integers: label it by LabelSlabs"
+                f"it has dtype {slab.data.dtype}, but labels must be integers: label it by "
+                "LabelSlabs"
             )
         steps = []
         for step in program.steps:

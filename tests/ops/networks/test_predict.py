@@ -369,7 +369,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_read(unet_file, tmp_pa
     refused("not a model that ONNX Runtime can run", str(tmp_path / "bad.onnx"))
     refused("use a path of an .onnx", "net.h5")
     refused("is not a path of a file", 7, TypeError)
-    refused("takes 1 channels, and the volume has 2", unet_file, volume=bv.stack([EM, EM]))
+    refused("accepts 1 channels, but the volume has 2", unet_file, volume=bv.stack([EM, EM]))
     refused("returns 3 channels", unet_file, channels_out=2)
     refused("shape .* it must return", lambda b: b[0])
     refused("more voxels than the input", lambda b: np.repeat(b, 2, axis=2))

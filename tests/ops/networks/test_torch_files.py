@@ -183,6 +183,6 @@ def test_what_is_no_network_is_refused(network, tmp_path, trusting):
         with pytest.raises(ValueError, match=rf"{name} is not a network .* load weights"):
             bv.predict(EM, str(tmp_path / name))
     fixed = saved(network, tmp_path / "fixed.pt2", dynamic=False)
-    with pytest.raises(ValueError, match="takes 1 channels, and the volume has 2"):
+    with pytest.raises(ValueError, match="accepts 1 channels, but the volume has 2"):
         bv.predict(bv.stack([EM, EM]), fixed)
     assert bv.predict(EM, fixed, context=2, batch=2).shape == (2, *EM.shape)

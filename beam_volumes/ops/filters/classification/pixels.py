@@ -168,7 +168,8 @@ def pixel_classifier(
     )
     if len({*classes.tolist()}) < 2:
         raise ValueError(
-            f"{name}: examples of {len({*classes.tolist()})} classes; give voxels of at least two"
+            f"{name}: examples have {len({*classes.tolist()})} classes; give voxels of at least "
+            "two classes"
         )
     samples = _sampled(volume, positions)
     bad = np.flatnonzero(~np.isfinite(samples).all(axis=1))
@@ -189,10 +190,10 @@ def _of_labels(volume: Volume, examples: Any, name: str) -> tuple[np.ndarray, np
     _check_points(labels, name)
     like = first_channel(volume)
     if labels.dtype.kind not in "ui":
-        raise TypeError(f"{name}: examples of {labels.dtype}; give labels of integers")
+        raise TypeError(f"{name}: examples have dtype {labels.dtype}; give labels of integers")
     if labels.shape != like.shape:
         raise ValueError(
-            f"{name}: examples of shape {labels.shape} for a volume of shape {like.shape}"
+            f"{name}: examples have shape {labels.shape}, but the volume has shape {like.shape}"
         )
     found, classes = [], []
     for box in _boxes(labels.shape, _AT_A_TIME):
@@ -214,11 +215,13 @@ def _of_points(volume: Volume, examples: Any, name: str) -> tuple[np.ndarray, np
         or classes.shape != positions.shape[:1]
     ):
         raise ValueError(
-            f"{name}: examples of shapes {positions.shape} and {classes.shape}; give positions with "
-            f"{len(shape)} columns, and one class for each"
+            f"{name}: examples have shapes {positions.shape} and {classes.shape}; give positions "
+            f"with {len(shape)} columns, and one class for each position"
         )
     if positions.dtype.kind not in "ui" or classes.dtype.kind not in "ui":
-        raise TypeError(f"{name}: examples of {positions.dtype} and {classes.dtype}; give integers")
+        raise TypeError(
+            f"{name}: examples have dtypes {positions.dtype} and {classes.dtype}; give integers"
+        )
     outside = np.flatnonzero(((positions < 0) | (positions >= shape)).any(axis=1))
     if len(outside):
         at = tuple(positions[outside[0]].tolist())
@@ -229,7 +232,7 @@ def _of_points(volume: Volume, examples: Any, name: str) -> tuple[np.ndarray, np
 def _checked(classes: np.ndarray, name: str) -> np.ndarray:
     for c in (classes.min(initial=1), classes.max(initial=1)):
         if not 1 <= c <= 65535:
-            raise ValueError(f"{name}: examples of class {c}; classes are from 1 to 65535")
+            raise ValueError(f"{name}: examples have the class {c}; give classes from 1 to 65535")
     return classes.astype(np.int64)
 
 
@@ -324,8 +327,9 @@ def classify(volume: Volume, classifier: Any, *, probabilities: bool = False) ->
     forest = _classifier_of(classifier, name)
     if forest.nbytes > _MAX_BYTES:
         raise ValueError(
-            f"{name}: classifier={forest!r} has {forest.nbytes >> 20} MiB, and the limit is "
-            f"{_MAX_BYTES >> 20}: train fewer trees, or with max_depth= or min_samples_leaf="
+            f"{name}: classifier={forest!r} has {forest.nbytes >> 20} MiB, but the limit is "
+            f"{_MAX_BYTES >> 20}; train fewer trees, or smaller ones with max_depth= or "
+            "min_samples_leaf="
         )
     _check_channels(volume, forest, name)
     nodes = volume.astype(np.float32).nodes
@@ -355,14 +359,13 @@ def _check_channels(volume: Volume, forest: PixelClassifier, name: str) -> None:
     channels, wanted = len(volume.nodes), int(forest.features)
     if channels != wanted:
         raise ValueError(
-            f"{name}: volume has {channels} channels, and the classifier was trained with {wanted}"
+            f"{name}: volume has {channels} channels, but the classifier was trained with {wanted}"
         )
     own, other = _names(volume.channels), _names(forest.channels.tolist())
     if own and other and own != other:
         a, b = next(pair for pair in zip(own, other, strict=True) if pair[0] != pair[1])
         raise ValueError(
-            f"{name}: volume has a channel {a!r} in place of {b!r}, with which the classifier was "
-            "trained"
+            f"{name}: volume has the channel {a!r}, but the classifier was trained with {b!r}"
         )
 
 

@@ -186,9 +186,9 @@ class _Labeler(Surveyor):
             depth, rows, cols = self.grid.step
             smaller = (max(1, depth // 4), rows, cols)
             raise ValueError(
-                f"{self.labeler.pieces} components in the first {z[1]} slices of the slab {self.slab} take "
-                f"more than the {format_bytes(self.limit_bytes)} that the budget leaves for them: give it "
-                f"more memory, or smaller slabs, e.g. slab={smaller}"
+                f"{self.labeler.pieces} components in the first {z[1]} slices of the slab "
+                f"{self.slab} need more than the {format_bytes(self.limit_bytes)} that the budget "
+                f"leaves for them: give it more memory, or smaller slabs, e.g. slab={smaller}"
             )
 
     def finish(self) -> cc.SlabSummary:

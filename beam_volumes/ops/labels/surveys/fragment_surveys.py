@@ -265,7 +265,7 @@ class _Stitcher(Completer):
         unknown = lookups.look_up(labels, out, *self.tables[cell], zero, lookups.REFUSE, zero)
         if unknown:
             raise ValueError(
-                f"label {unknown} of the tile {cell} did not exist in the first sweep: the input has changed "
-                "or the function returns other labels in a second call; make it return the same labels, "
-                "for example with a fixed seed"
+                f"label {unknown} of the tile {cell} did not exist in the first sweep: the input "
+                "has changed, or the function returns different labels in a second call; make it "
+                "return the same labels, for example with a fixed seed"
             )

@@ -174,7 +174,7 @@ class FilterSurvey(UniqueSurvey):
         """Check the dtype of labels."""
         check_labels(labels, name)
         if k_largest is not None and k_largest < 1:
-            raise ValueError(f"{name}: k={k_largest}: must be at least 1")
+            raise ValueError(f"{name}: k={k_largest} must be at least 1")
         keep = Keep() if keep is None else keep
         how = tuple(border_axes), border, keep, k_largest
         return cls(name, *how, voxels_per_label=voxels_per_label)
@@ -237,9 +237,9 @@ class _Lookup(Completer):
                 unknown = kernels.look_up(part, to, *how)
                 if unknown:
                     raise ValueError(
-                        f"label {unknown} did not exist in the first sweep: the input has changed, or an "
-                        "earlier operation yields other voxels in a second run; store its result "
-                        "(deterministic=False)"
+                        f"label {unknown} did not exist in the first sweep: the input has "
+                        "changed, or an earlier operation returns different voxels in a second "
+                        "run; store its result (deterministic=False)"
                     )
 
         check_same(digested(labels, threads, strip), next(self.digests))

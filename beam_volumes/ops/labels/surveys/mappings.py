@@ -26,7 +26,7 @@ def mapping_arrays(mapping: Any, name: str = "relabel") -> tuple[np.ndarray, np.
     pair = (list(mapping), list(mapping.values())) if isinstance(mapping, AnyMapping) else mapping
     if len(pair) != 2:
         raise ValueError(
-            f"{name}: a mapping of {len(pair)} items: give two arrays, labels and values"
+            f"{name}: the mapping has {len(pair)} items; give two arrays, labels and values"
         )
     for items in pair:
         refuse_masked(items)
@@ -36,20 +36,21 @@ def mapping_arrays(mapping: Any, name: str = "relabel") -> tuple[np.ndarray, np.
     )
     if old.ndim != 1 or old.shape != new.shape:
         raise ValueError(
-            f"{name}: a mapping of {old.shape} labels to {new.shape} values: give one of each"
+            f"{name}: the mapping has labels of shape {old.shape} and values of shape "
+            f"{new.shape}; give one value for each label"
         )
     if old.dtype.kind not in "bui":
-        raise TypeError(f"{name}: a mapping of labels of {old.dtype}: they are integers")
+        raise TypeError(f"{name}: the mapping has labels of {old.dtype}; labels must be integers")
     if new.dtype.kind not in "buif":
-        raise TypeError(f"{name}: a mapping to values of {new.dtype}: they are numbers")
+        raise TypeError(f"{name}: the mapping has values of {new.dtype}; values must be numbers")
     if old.dtype.kind == "i" and len(old) and old.min() < 0:
-        raise ValueError(f"{name}: a mapping of label {old.min()}: labels are not negative")
+        raise ValueError(f"{name}: the mapping has label {old.min()}; labels must not be negative")
     return old.astype(np.uint64), new
 
 
 def check_labels(dtype: Any, name: str) -> None:
     if np.dtype(dtype).kind not in "bui":
-        raise TypeError(f"{name}: labels of {np.dtype(dtype)}; use bool or integers")
+        raise TypeError(f"{name}: labels have dtype {np.dtype(dtype)}; use bool or integers")
 
 
 def check_missing(missing: Any, dtype: np.dtype, labels: np.dtype, name: str) -> None:
@@ -60,8 +61,8 @@ def check_missing(missing: Any, dtype: np.dtype, labels: np.dtype, name: str) ->
         bits = 1 if labels.kind == "b" else 8 * labels.itemsize - (labels.kind == "i")
         if missing == "keep" and (1 << bits) - 1 > _whole_numbers(dtype):
             raise TypeError(
-                f"{name}: labels of {labels} do not stay in a result of {dtype}; give dtype= or another "
-                "missing="
+                f'{name}: missing="keep" is not available, because {dtype} cannot hold all labels of '
+                f"{labels}; give dtype= or a different missing="
             )
         return
     if not is_number(missing) and not isinstance(missing, bool | np.bool_):
@@ -102,13 +103,13 @@ class ParquetMapping(Mapping):
         for column, kinds in ((label, "bui"), (value, "buif")):
             if column not in have:
                 raise ValueError(
-                    f"{name}: {table.name} has the columns {', '.join(have)}; give the two of labels and "
-                    "new values"
+                    f"{name}: {table.name} has the columns {', '.join(have)}; give the columns of "
+                    "labels and new values"
                 )
             dtype = have[column]
             if dtype is None or dtype.kind not in kinds:
                 what = "integers" if kinds == "bui" else "numbers"
-                raise TypeError(f"{name}: column {column} of {table.name} is not of {what}")
+                raise TypeError(f"{name}: column {column} of {table.name} does not contain {what}")
             dtypes.append(dtype)
         return cls(dtypes[1], table.rows, table, (label, value))
 

@@ -130,9 +130,9 @@ class MergeEstimate(Reduction):
         maximum = max(state.total().values(), default=0)
         if maximum * state.bytes > self.limit_bytes:
             raise ValueError(
-                f"{self.name}: merging the slabs takes in {maximum} components at once, of {state.bytes} "
-                f"bytes each: {format_bytes(maximum * state.bytes)}, and a worker has "
-                f"{format_bytes(self.limit_bytes)} for it: {self._remedy(state, maximum)}"
+                f"{self.name}: merging the slabs combines {maximum} components at once, of "
+                f"{state.bytes} bytes each: {format_bytes(maximum * state.bytes)}, but a worker "
+                f"only has {format_bytes(self.limit_bytes)} for it: {self._remedy(state, maximum)}"
             )
         return np.int64(maximum * state.bytes)
 

@@ -295,7 +295,7 @@ class RegionSurvey(TableSurvey):
                 _check_quantile(wanted, name)
             elif wanted not in (*known, "label"):
                 meant = _meant(wanted, known) or f"; there are {', '.join(known)}"
-                raise ValueError(f"{name}: no property {wanted!r} in {ndim}-D{meant}")
+                raise ValueError(f"{name}: there is no property {wanted!r} in {ndim}-D{meant}")
         dtype = None if intensity is None else _numbers(intensity, "intensity", name)
         z, y, x = map(float, spacing)
         if not min(z, y, x) > 0:
@@ -307,7 +307,7 @@ class RegionSurvey(TableSurvey):
             ]
         ):
             raise ValueError(
-                f"{name}: {flat[0]} needs pixels with equal sides, and they are {sorted(sides)}: "
+                f"{name}: {flat[0]} needs pixels with equal sides, but they are {sorted(sides)}: "
                 "resample with zoom first, or leave out spacing="
             )
         if "values" in tables.arrays_for(names):
@@ -495,10 +495,12 @@ class AdjacencySurvey(TableSurvey):
             raise ValueError(f"{name}: value={value!r}; use max or mean")
         if not 0 <= bins <= MAX_BINS:
             raise ValueError(
-                f"{name}: bins={bins}; a number from 0 to {MAX_BINS:,}: each is a column"
+                f"{name}: bins={bins} is not a number from 0 to {MAX_BINS:,}; each bin is a column"
             )
         if bins and boundary is None:
-            raise ValueError(f"{name}: bins={bins} make a histogram of a boundary volume; give one")
+            raise ValueError(
+                f"{name}: bins={bins} needs the boundary volume for its histogram; give it"
+            )
         if bins and range is None:
             raise ValueError(f"{name}: {bins} bins need range=(low, high)")
         if range is not None:
@@ -675,8 +677,8 @@ def check_counted(dtype: np.dtype | None, name: str, otherwise: str = _OTHERWISE
     """Refuse intensities with values that cannot be counted, and name what to do ``otherwise``."""
     if dtype is not None and (dtype.kind not in "bui" or dtype.itemsize > 2):
         raise TypeError(
-            f"{name}: medians and quantiles of {dtype}: values are counted, so convert to integers of up to "
-            f"16 bits with astype, or {otherwise}"
+            f"{name}: medians and quantiles of {dtype} are not available, because values are "
+            f"counted; convert to integers of up to 16 bits with astype, or {otherwise}"
         )
 
 
@@ -687,8 +689,8 @@ def _check_quantile(wanted: str, name: str) -> None:
         is_known = False
     if not is_known:
         raise ValueError(
-            f"{name}: no property {wanted!r}; use {tables.QUANTILE}- and a number from 0 to 1, as in "
-            f"{tables.QUANTILE}-0.25"
+            f"{name}: there is no property {wanted!r}; use {tables.QUANTILE}- and a number from 0 "
+            f"to 1, as in {tables.QUANTILE}-0.25"
         )
 
 
@@ -696,11 +698,11 @@ def check_objects(dtype: Any, name: str) -> None:
     """Refuse labels that are no integers, and masks: all their voxels would be one object."""
     if np.dtype(dtype).kind == "b":
         raise TypeError(
-            f"{name}: labels of bool are a mask, which has no objects; use bv.label(mask), or "
+            f"{name}: labels of bool are a mask without separate objects; use bv.label(mask), or "
             "mask.astype('u1') for one object"
         )
     if np.dtype(dtype).kind not in "ui":
-        raise TypeError(f"{name}: labels of {np.dtype(dtype)}; use integers")
+        raise TypeError(f"{name}: labels have dtype {np.dtype(dtype)}; use integers")
 
 
 def _check_nan(nan: str, name: str) -> None:
@@ -711,5 +713,8 @@ def _check_nan(nan: str, name: str) -> None:
 def _numbers(dtype: Any, what: str, name: str) -> np.dtype:
     dtype = np.dtype(dtype).newbyteorder("=")
     if dtype.kind not in "buif" or dtype.itemsize > 8:
-        raise TypeError(f"{name}: {what} of {dtype}; use bool, integers or floats to 64 bit")
+        raise TypeError(
+            f"{name}: {what} of {dtype} cannot be used; use bool, integers or floats of up to "
+            "64 bits"
+        )
     return dtype

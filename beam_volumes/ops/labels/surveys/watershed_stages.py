@@ -31,7 +31,7 @@ class ByHeight(Stage):
         heights, roles = (b.as_rows for b in inputs)
         where = y0, y1, out.cols, out.start, self.shape
         if kernels.choose_by_height(heights, roles, out.as_rows, *where):
-            raise ValueError(f"{self.name}: voxels that are NaN: {self.remedy}replace them")
+            raise ValueError(f"{self.name}: the volume has NaN voxels; {self.remedy}replace them")
 
 
 @dataclass(frozen=True, eq=False)

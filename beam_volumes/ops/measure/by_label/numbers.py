@@ -129,7 +129,7 @@ def _measured(
     if wanted.dtype.kind not in "ui":
         raise TypeError(f"{name}: index={index!r}: labels must be integers")
     if wanted.size and wanted.min() < 0:
-        raise ValueError(f"{name}: index has label {wanted.min()}: labels are from 0")
+        raise ValueError(f"{name}: index has label {wanted.min()}; labels must be at least 0")
     if labels.dtype.kind == "b":
         labels = labels.astype(np.uint8)
     if wanted.size and wanted.min() == 0:
@@ -149,7 +149,9 @@ def _from_one(labels: Volume, wanted: np.ndarray, name: str) -> tuple[Volume, np
     """Increase all labels by 1, so that background is a label like others."""
     of = np.dtype(np.int64 if labels.dtype.kind == "i" else np.uint64)
     if wanted.max() >= np.iinfo(of).max:
-        raise ValueError(f"{name}: index has 0 and {wanted.max()}; measure one of them by itself")
+        raise ValueError(
+            f"{name}: index has both 0 and {wanted.max()}; measure one of them separately"
+        )
     # Negative labels stay negative, and are refused.
     return labels.astype(of) + (labels >= 0), wanted.astype(np.uint64) + np.uint64(1)
 
@@ -165,8 +167,9 @@ def _picked(
         nbytes += wanted.size * len(columns) * numbers[-1][2].itemsize
     if nbytes > LIMIT:
         raise ValueError(
-            f"{name}: {wanted.size:,} labels take {format_bytes(nbytes)}, and the maximum is "
-            f"{format_bytes(LIMIT)}: regionprops_table(labels, volume) has a row for each label"
+            f"{name}: {wanted.size:,} labels need {format_bytes(nbytes)}, but the maximum is "
+            f"{format_bytes(LIMIT)}; use regionprops_table(labels, volume), which has a row for "
+            "each label"
         )
     chain = then(Picked(name, wanted.astype(np.uint64).ravel(), tuple(numbers)), [table], name)
     found = []
@@ -190,8 +193,9 @@ def _counts(
     whole(volume, mask=inside)  # refuses wrong bins and ranges
     if (nbytes := 8 * count * bins) > LIMIT:
         raise ValueError(
-            f"{whole.func.__name__}: {count:,} labels with bins={bins} take {format_bytes(nbytes)}, and the "
-            f"maximum is {format_bytes(LIMIT)}; give fewer labels or bins"
+            f"{whole.func.__name__}: {count:,} labels with bins={bins} need "
+            f"{format_bytes(nbytes)}, but the maximum is {format_bytes(LIMIT)}; give fewer labels "
+            "or bins"
         )
     if range is None:
         range = [f(volume, mask=inside, nan=nan) for f in (reductions.min, reductions.max)]

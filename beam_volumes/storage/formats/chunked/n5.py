@@ -263,8 +263,8 @@ def _check_version(place: Place, attributes: Mapping[str, Any]) -> None:
     version = str(attributes.get("n5", "1"))
     if version.partition(".")[0] not in VERSIONS:
         raise ValueError(
-            f"{place.text} is N5 {printable(version)[:20]}, and versions {VERSIONS[0]} to {VERSIONS[-1]} are "
-            "supported; convert it to one of them"
+            f"{place.text} is N5 {printable(version)[:20]}, but only versions {VERSIONS[0]} to "
+            f"{VERSIONS[-1]} are supported; convert it to one of them"
         )
 
 

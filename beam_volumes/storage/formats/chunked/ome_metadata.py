@@ -34,8 +34,9 @@ def check_version(metadata: Foreign, *documents: Any) -> None:
         version = document.get("version") if isinstance(document, dict) else None
         if version is not None and not _KNOWN.match(str(version)):
             raise ValueError(
-                f"{metadata.name} is OME-Zarr {printable(str(version))[:20]}, and versions 0.1 to 0.6 are "
-                "supported; convert it to one of them, or open one of its arrays by its own path"
+                f"{metadata.name} is OME-Zarr {printable(str(version))[:20]}, but only versions "
+                "0.1 to 0.6 are supported; convert it to one of them, or open one of its arrays "
+                "by its own path"
             )
 
 

@@ -186,7 +186,8 @@ def _space(
     rank, remedy = domain.rank, "correct the metadata, or open the array by a TensorStore spec"
     if units is not None and len(units) != rank:
         raise ValueError(
-            f"{name}: its metadata name {len(units)} axes, but the array has {rank} dimensions; {remedy}"
+            f"{name}: its metadata list {len(units)} axes, but the array has {rank} dimensions; "
+            f"{remedy}"
         )
     if scale is None:
         scale, units = _units(known.dimension_units, names, units or [unit] * rank)

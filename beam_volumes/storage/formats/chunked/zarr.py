@@ -152,8 +152,8 @@ def _check_format(place: Place, document: Mapping[str, Any], version: int) -> No
     """Refuse an array or group of another version of zarr than its document is for."""
     if (found := document.get("zarr_format", version)) != version:
         raise ValueError(
-            f"{place.text} has zarr_format={found!r}, and versions 2 and 3 are supported; convert it to "
-            "one of them"
+            f"{place.text} has zarr_format={found!r}, but only versions 2 and 3 are supported; "
+            "convert it to one of them"
         )
 
 

@@ -84,7 +84,8 @@ def check_alike(times: Sequence[tuple[Placed, str, Placement]], where: str) -> N
         )
         if moved or other != letters or placement_then.flipped != placement.flipped:
             raise VolumeError(
-                f"{where} has frames at other positions at other times; {_remedy([*first, *placed])}"
+                f"{where} has frames at different positions at different times; "
+                f"{_remedy([*first, *placed])}"
             )
 
 
@@ -149,8 +150,8 @@ def _spacing(
     other = next((f for f in frames if f[1].spacing != first[1].spacing), None)
     if other is not None:
         raise VolumeError(
-            f"{where}: the pixels of {called(first)} are {first[1].spacing} mm apart, and of "
-            f"{called(other)} {other[1].spacing}; {_remedy([first, other])}"
+            f"{where}: the pixels of {called(first)} are {first[1].spacing} mm apart, but those "
+            f"of {called(other)} {other[1].spacing}; {_remedy([first, other])}"
         )
     spacing = first[1].spacing
     if spacing is None or min(spacing) <= 0:

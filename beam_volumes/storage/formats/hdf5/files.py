@@ -263,7 +263,8 @@ def _damage(path: str) -> Iterator[None]:
             raise
         if "unable to lock file" in stated:
             raise VolumeError(
-                f"{printable(path)} is locked: another program has it open for writing; wait for its end"
+                f"{printable(path)} is locked: another program has it open for writing; wait "
+                "until it has finished"
             ) from None
         raise VolumeError(
             f"{printable(path)} cannot be read as HDF5: {printable(stated)[:300]}; restore it"

@@ -123,7 +123,8 @@ class Hdf5(NumberedUnits):
         chunk = wanted.chunk()
         if math.prod(chunk) * wanted.dtype.itemsize >= 1 << 32:
             raise ValueError(
-                f"{name}: chunks={wanted.option('chunks')}: a chunk of HDF5 has less than 4 GiB"
+                f"{name}: chunks={wanted.option('chunks')} is too large; a chunk of HDF5 must be "
+                "smaller than 4 GiB"
             )
         path = "data" if dataset is None else dataset.strip("/")
         parts = path.split("/")

@@ -214,8 +214,8 @@ class _Chunks:
             node = reader.node(file, which)
             if tuple(node.chunks or ()) != reader.chunk or filters_of(node) != reader.filters:
                 raise VolumeError(
-                    f"{printable(reader.path)}:{printable(node.name)} has other chunks than before, "
-                    "or than the other datasets; open it again"
+                    f"{printable(reader.path)}:{printable(node.name)} has different chunks than "
+                    "before, or than the other datasets; open it again"
                 )
 
             def note(found: Any) -> None:

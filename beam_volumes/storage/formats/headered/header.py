@@ -383,6 +383,6 @@ def data_file(place: Place, named: str, several: str) -> Spec:
 def no_channels(d: Description) -> None:
     if "c" in d.space.leading:
         raise ValueError(
-            f"{d.name}: {d.format} stores time points, but no channels; select one, as v.sel(c=0), or "
-            "write .zarr, .nrrd, .mha or .nii"
+            f"{d.name}: {d.format} stores time points, but no channels; select one, such as "
+            "v.sel(c=0), or write .zarr, .nrrd, .mha or .nii"
         )

@@ -208,7 +208,8 @@ class _Nifti(Headered):
         axes, sizes = _axes(head, name)
         if samples and "c" in axes:
             raise ValueError(
-                f"{name} has colours and a fifth dimension, and one axis of channels is supported; split it"
+                f"{name} has colours and a fifth dimension, but only one channel axis is "
+                "supported; split it"
             )
         letters, placement = _placement(head, name, sizes, request.option("affine"))
         axes = renamed_axes(axes, letters)
@@ -350,7 +351,8 @@ def _axes(head: _Header, name: str) -> tuple[list[str], list[int]]:
         raise bad_header(name, f"its dimensions are {list(head.dim)}")
     if any(n > 1 for n in sizes[5:]):
         raise ValueError(
-            f"{name} has dimensions {' x '.join(map(str, sizes))}, and up to five are supported; split it"
+            f"{name} has dimensions {' x '.join(map(str, sizes))}, but only up to five are supported; "
+            "split it"
         )
     sizes = sizes[:5]
     while len(sizes) > 3 and sizes[-1] == 1:

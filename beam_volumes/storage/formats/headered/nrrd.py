@@ -97,8 +97,8 @@ class Nrrd(Headered):
             )
         if (version := first_bytes(path, 8)[-1:].decode("latin-1")) not in VERSIONS:
             raise ValueError(
-                f"{name} is NRRD of version {ascii(version)[1:-1]}, and versions 1 to 5 are supported; "
-                "convert it to one of them"
+                f"{name} is NRRD of version {ascii(version)[1:-1]}, but only versions 1 to 5 are "
+                "supported; convert it to one of them"
             )
         request.refuse_parts(name, "NRRD")
         fields, end = _fields(first_bytes(path, _HEADER), name)
@@ -107,8 +107,8 @@ class Nrrd(Headered):
         encoding = fields.get("encoding", "").lower()
         if encoding not in ("raw", "gzip", "gz"):
             raise ValueError(
-                f"{name} has the encoding {printable(encoding) or 'none'}, and raw and gzip are supported; "
-                "rewrite it with one of them"
+                f"{name} has the encoding {printable(encoding) or 'none'}, but only raw and gzip "
+                "are supported; rewrite it with one of them"
             )
         named, file, where, start = fields.get("datafile"), None, path, end or 0
         if named is not None:

@@ -87,7 +87,7 @@ def _check_size(
     if not is_given and nbytes < size:
         raise ValueError(
             f"{stated}; if it begins with a header of {size - nbytes:,} bytes, give "
-            f"offset={size - nbytes}, else check shape and dtype"
+            f"offset={size - nbytes}; otherwise check shape and dtype"
         )
 
 

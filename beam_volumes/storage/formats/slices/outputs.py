@@ -89,12 +89,13 @@ class SliceOutput(WritableFormat):
     def check(self, d: Description) -> None:
         if set(d.space.leading) - {"c"}:
             raise ValueError(
-                f"{d.name}: {self.name} stores channels, but no other axis before z; select a point by v[0]"
+                f"{d.name}: {self.name} stores channels, but no time points; select a time point, "
+                "such as v[0]"
             )
         if d.samples > self.max_channels:
             raise ValueError(
-                f"{d.name}: {self.name} stores up to {self.max_channels} channels, and the volume has "
-                f"{d.samples}; select some, or write .ome.tif"
+                f"{d.name}: {self.name} stores up to {self.max_channels} channels, but the volume "
+                f"has {d.samples}; select some, or write .ome.tif"
             )
 
     @property

@@ -126,8 +126,8 @@ def check_whole(path: str, there: int) -> None:
     absent = [] if ome is None else ome.absent(os.path.dirname(path))
     if ome is not None and absent and there < len({*ome.files}):
         raise VolumeError(
-            f"{printable(path)} is of a set with the file {printable(absent[0])!r}, which is not there; "
-            'restore it, or open this file with missing="fill"'
+            f"{printable(path)} belongs to a set with the file {printable(absent[0])!r}, which "
+            'does not exist; restore it, or open this file with missing="fill"'
         )
 
 
@@ -238,9 +238,9 @@ class Companion:
         except (RefusedXml, UnknownSchema) as error:
             raise ValueError(f"{printable(place.text)}: {error}") from None
         except (ElementTree.ParseError, ValueError) as error:
-            raise damaged(place.text, f"it is no valid XML: {error}") from None
+            raise damaged(place.text, f"it is not valid XML: {error}") from None
         if any(tag_of(e) == "BinaryOnly" for e in root):
-            raise damaged(place.text, "its metadata are in another file again")
+            raise damaged(place.text, "its metadata refer to a further file")
         return cls(place, root)
 
     @property
@@ -253,8 +253,8 @@ class Companion:
             if place.local is None or os.path.isfile(place.local):
                 return place
         raise VolumeError(
-            f"{printable(self.place.text)} names {printable(places[0].text)}, which does not exist; "
-            "restore it"
+            f"{printable(self.place.text)} refers to {printable(places[0].text)}, which does not "
+            "exist; restore it"
         )
 
     def check(self, tiff: tifffile.TiffFile, place: Place) -> None:
@@ -280,7 +280,7 @@ class Companion:
             ]
         if named and place.text not in places:
             raise VolumeError(
-                f"{printable(self.place.text)} has the metadata of other files, and not of "
+                f"{printable(self.place.text)} has the metadata of other files, but not of "
                 f"{printable(place.text)}; restore its own metadata"
             )
         for element, path in zip(named, places, strict=True):
@@ -525,8 +525,8 @@ def _check_axes(
     for axis, d in chosen.dims:
         if axis not in (*chosen.leading, *chosen.axes):
             raise ValueError(
-                f"{place.text} has {sizes[d]} along an axis {axis}, which is none of t, c, z, y, x; "
-                f"choose one by index={{{axis!r}: 0}}"
+                f"{place.text} has {sizes[d]} along an axis {axis}, which is not one of t, c, z, "
+                f"y, x; choose one by index={{{axis!r}: 0}}"
             )
 
 

@@ -181,8 +181,8 @@ def check_schema(xml: str) -> None:
     # Dates are ordered as texts.
     if found and found[1] > "2016-06":
         raise UnknownSchema(
-            f"its OME-XML has the schema {found[1][:20]!r}, and schemas up to 2016-06 are supported; convert "
-            "it, e.g. by bfconvert"
+            f"its OME-XML has the schema {found[1][:20]!r}, but only schemas up to 2016-06 are "
+            "supported; convert it, e.g. by bfconvert"
         )
 
 
