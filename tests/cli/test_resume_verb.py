@@ -140,7 +140,7 @@ def test_the_plan_is_unpickled_once_and_its_inputs_are_looked_at_once(
         (lambda w: shutil.rmtree(w / "slices"), "slices does not exist"),
         (lambda w: os.remove(kept_plan(w)), "its plan is missing"),
         (lambda w: kept_plan(w).write_bytes(b"x\n"), "plan is damaged"),
-        (lambda w: shutil.rmtree(w / "b/labels.zarr"), "labels.zarr is gone"),
+        (lambda w: shutil.rmtree(w / "b/labels.zarr"), "labels.zarr is missing"),
     ],
 )
 def test_refused_in_one_line(stopped, work, command, happens, says):

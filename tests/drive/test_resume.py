@@ -84,7 +84,7 @@ def test_a_run_of_an_older_version_is_refused_naming_both(out, closed):
 def test_records_of_an_output_that_is_gone_are_not_believed(out):
     compute(out)
     shutil.rmtree(out)
-    with pytest.raises(ValueError, match=r"out.zarr is gone"):
+    with pytest.raises(ValueError, match=r"out.zarr is missing"):
         compute(out, resume=True)
 
 

@@ -117,7 +117,10 @@ HARM = {
         lambda f: rerecord(f, 2, lambda units: [units[0] - 1, *units[1:]]),
         ["slab 2 [8:12,", "unit 7 [4:8,", "out.zarr does not belong to that slab"],
     ),
-    "an output is gone": (lambda f: shutil.rmtree(f / "mask.ome.zarr"), ["mask.ome.zarr is gone"]),
+    "an output is gone": (
+        lambda f: shutil.rmtree(f / "mask.ome.zarr"),
+        ["mask.ome.zarr is missing"],
+    ),
     "a shard of a table is gone": (
         lambda f: (f / "cells.parquet/part-00000.parquet").unlink(),
         ["cells.parquet: shard part-00000.parquet is missing"],
