@@ -7496,7 +7496,7 @@ def hausdorff_distance(
     Parameters
     ----------
     a, b : Volume or numpy.ndarray
-        Masks of the same shape; nonzero voxels are foreground.
+        Masks of the same shape and voxel size. Nonzero voxels are foreground, also NaN.
     method : {"standard", "modified"}, default: "standard"
         The largest distance of a voxel of one mask to the other mask, or the larger one of the two mean
         distances, which depends less on outliers.
@@ -7507,12 +7507,14 @@ def hausdorff_distance(
     Returns
     -------
     Scalar
-        The lazy float64 distance: 0 if both masks are empty, and infinite if one is.
+        The lazy float64 distance, with ``sampling="voxel_size"`` in the unit of ``a``, or of ``b`` if
+        ``a`` has no voxel size. It is 0 if both masks are empty, and infinite if one is.
 
     Raises
     ------
     ValueError
-        If shapes or axes differ, or a parameter is out of range.
+        If shapes, axes or voxel sizes differ, the volumes have no voxels or several channels, or a
+        parameter is out of range.
     TypeError
         If ``a`` or ``b`` is neither a volume nor an array.
 
@@ -10596,7 +10598,8 @@ def normalized_mutual_information(
 
     Notes
     -----
-    Two sweeps, which read both volumes: the ranges and the histogram.
+    Two sweeps, which read both volumes: the ranges and the histogram. Values are compared with the
+    edges of bins as float64. Subtract ``bv.min(v)`` from a volume of integers beyond 2**53.
 
     Partial results of slabs are merged exactly, so the result is the same, bit for bit, for any
     division into slabs.
@@ -13269,6 +13272,10 @@ def resize(
     -----
     The result keeps the extent of the volume. Its voxel ``i`` is at position ``(i + 0.5) * f - 0.5``
     in the volume, and ``f`` is the ratio of the two numbers of voxels.
+
+    Except with ``order=0``, 64-bit integers above 2**53 are rounded, and voxels next to NaN or
+    infinities become NaN; with orders from 2 on, this may be the whole volume. Smoothing adds voxels:
+    floats near the maximum of their dtype become NaN.
 
     One sweep with orders 0 and 1, or with ``clip=False``. Otherwise, an earlier sweep finds the range,
     and a large result may be stored before it is clipped. Windows contain the slices for smoothing:

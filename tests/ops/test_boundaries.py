@@ -244,3 +244,15 @@ def test_what_is_refused():
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+@pytest.mark.parametrize("by", ["label", "size"])
+def test_new_labels_beyond_uint64_are_refused(by):
+    labels = np.array([[0, 1, 2]], "u1")
+    new, _, _ = bv.relabel_sequential(labels, 2**64 - 2, by=by)
+    assert np.asarray(new).max() == 2**64 - 1
+    new, _, _ = bv.relabel_sequential(labels, 2**64 - 1, by=by)
+    with pytest.raises(ValueError, match="offset="):
+        np.asarray(new)
+    with pytest.raises(TypeError, match="dtype="):
+        bv.relabel_sequential(labels, by=by, dtype=bool)

@@ -148,3 +148,37 @@ def test_hausdorff_distance(method):
 def test_refusals(call, match):
     with pytest.raises(ValueError, match=match):
         call(np.ones((4, 5, 6), "u1"))
+
+
+def test_units_of_distances_are_those_of_the_first_mask():
+    a, b = np.zeros((2, 1, 60), bool)[:, None]
+    a[0, 0, [0, 50]] = b[0, 0, [0, 10]] = True
+    nm = bv.open(a, voxel_size=1, unit="nm")
+    for method, distance in (("standard", 40), ("modified", 20)):
+        for unit, size in (("nm", 1), ("um", 0.001)):
+            other = bv.open(b, voxel_size=size, unit=unit)
+            how = {"method": method, "sampling": "voxel_size"}
+            assert float(bv.hausdorff_distance(nm, other, **how)) == distance
+            back = float(bv.hausdorff_distance(other, nm, **how))
+            assert back == pytest.approx(distance * size)
+
+
+def test_a_range_that_is_not_finite_is_refused():
+    values = np.random.default_rng(0).integers(0, 256, (20, 20))
+    with pytest.raises(ValueError, match="too far apart"):
+        float(bv.normalized_mutual_information((values - 128.0) * 1e306, values))
+
+
+@pytest.mark.parametrize(
+    ("how", "match"),
+    [({"K1": np.inf}, "K1=inf"), ({"data_range": 1e300}, "1e150"), ({"sigma": -4}, "sigma=-4")],
+)
+def test_more_parameters_out_of_range(how, match):
+    image = np.arange(64.0).reshape(8, 8)
+    with pytest.raises(ValueError, match=match):
+        bv.structural_similarity(image, image, **{"data_range": 63} | how)
+
+
+def test_distances_of_volumes_without_voxels():
+    with pytest.raises(ValueError, match="no voxels"):
+        bv.hausdorff_distance(np.zeros((0, 4), bool), np.zeros((0, 4), bool))

@@ -297,8 +297,8 @@ def test_written_in_place(tmp_path):
     assert path.read_bytes() == expected(array).tobytes()
     assert bv.verify(path, checksums=True) == []
     path.unlink()
-    assert "gone" in bv.verify(path)[0]
-    with pytest.raises(ValueError, match="is gone"):
+    assert "missing" in bv.verify(path)[0]
+    with pytest.raises(ValueError, match="is missing"):
         bv.compute(again, runner=None, resume=True, slab=(2, 20, 30))
 
 

@@ -42,7 +42,12 @@ class Ranks(TableStep):
         )
 
     def columns(self, labels: np.ndarray, first: int) -> Columns:
-        new = np.arange(first, first + len(labels), dtype=np.uint64)
+        if first + len(labels) > 2**64:
+            raise ValueError(
+                f"{self.name}: offset={self.offset}: the last new label does not fit uint64; use a "
+                "smaller offset="
+            )
+        new = np.arange(len(labels), dtype=np.uint64) + np.uint64(first)
         both = {"label": labels.astype(np.uint64), "new_label": new}
         return dict(reversed(both.items())) if self.inverse else both
 

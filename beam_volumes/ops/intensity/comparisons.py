@@ -323,8 +323,8 @@ def structural_similarity(
             f"of shape {x.shape}; use a smaller win_size, or 1 along short axes"
         )
     for k, constant in (("K1", K1), ("K2", K2)):
-        if not constant >= 0:
-            raise ValueError(f"{name}: {k}={constant!r} must be a number of at least 0")
+        if not 0 <= constant < np.inf:
+            raise ValueError(f"{name}: {k}={constant!r} must be a finite number of at least 0")
     x, y = _as_float(x, y.dtype), _as_float(y, x.dtype)
     number = int(np.prod(sizes))
     scale = number / (number - 1) if use_sample_covariance and number > 1 else 1.0
@@ -383,7 +383,8 @@ def normalized_mutual_information(
 
     Notes
     -----
-    Two sweeps, which read both volumes: the ranges and the histogram.
+    Two sweeps, which read both volumes: the ranges and the histogram. Values are compared with the
+    edges of bins as float64. Subtract ``bv.min(v)`` from a volume of integers beyond 2**53.
 
     %(exact)s
 
@@ -440,9 +441,9 @@ def _data_range(name: str, dtype: np.dtype, given: Any) -> Any:
     """Return the range of voxels: the given range, or the range of a dtype without negative values."""
     if given is not None:
         if not isinstance(given, Scalar) and not (
-            isinstance(given, int | float | np.number) and 0 < given < np.inf
+            isinstance(given, int | float | np.number) and 0 < given < 1e150
         ):
-            raise ValueError(f"{name}: data_range={given!r} must be a positive number")
+            raise ValueError(f"{name}: data_range={given!r} must be a positive number below 1e150")
         return given
     if dtype.kind not in "bu":
         raise ValueError(
@@ -457,10 +458,10 @@ def _window(
 ) -> tuple[list[int], Callable[[Volume], Volume]]:
     """Return the extents of the window along visible axes, and the function of local means."""
     chosen = par.axes_of(volume, None, name)
+    sigmas = par.lengths(volume, sigma, chosen, "sigma")
     if gaussian:
         if win_size is not None:
             raise ValueError(f"{name}: win_size={win_size!r} follows from sigma; leave it out")
-        sigmas = par.lengths(volume, sigma, chosen, "sigma")
         sizes = [2 * int(_TRUNCATE * sigmas[a] + 0.5) + 1 for a in chosen]
         return sizes, lambda v: gaussian_filter(v, sigma, truncate=_TRUNCATE)
     given = 7 if win_size is None else win_size

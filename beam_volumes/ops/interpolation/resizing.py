@@ -85,6 +85,10 @@ def resize(
     The result keeps the extent of the volume. Its voxel ``i`` is at position ``(i + 0.5) * f - 0.5``
     in the volume, and ``f`` is the ratio of the two numbers of voxels.
 
+    Except with ``order=0``, 64-bit integers above 2**53 are rounded, and voxels next to NaN or
+    infinities become NaN; with orders from 2 on, this may be the whole volume. Smoothing adds voxels:
+    floats near the maximum of their dtype become NaN.
+
     %(resizing_sweeps)s
 
     References

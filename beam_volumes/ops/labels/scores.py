@@ -378,7 +378,7 @@ def hausdorff_distance(
     Parameters
     ----------
     a, b : Volume or numpy.ndarray
-        Masks of the same shape; nonzero voxels are foreground.
+        Masks of the same shape and voxel size. Nonzero voxels are foreground, also NaN.
     method : {"standard", "modified"}, default: "standard"
         The largest distance of a voxel of one mask to the other mask, or the larger one of the two mean
         distances, which depends less on outliers.
@@ -387,12 +387,14 @@ def hausdorff_distance(
     Returns
     -------
     Scalar
-        The lazy float64 distance: 0 if both masks are empty, and infinite if one is.
+        The lazy float64 distance, with ``sampling="voxel_size"`` in the unit of ``a``, or of ``b`` if
+        ``a`` has no voxel size. It is 0 if both masks are empty, and infinite if one is.
 
     Raises
     ------
     ValueError
-        If shapes or axes differ, or a parameter is out of range.
+        If shapes, axes or voxel sizes differ, the volumes have no voxels or several channels, or a
+        parameter is out of range.
     TypeError
         If ``a`` or ``b`` is neither a volume nor an array.
 
@@ -420,7 +422,10 @@ def hausdorff_distance(
     if method not in ("standard", "modified"):
         raise ValueError(f'{name}: method={method!r}; use "standard" or "modified"')
     x, y, _, _ = pair(name, a, b, None, "raise")
-    masks = [one_channel(v) != 0 for v in (x, y)]
+    if not x.size:
+        raise ValueError(f"{name}: the volumes of shape {x.shape} have no voxels")
+    known = y if x.space.voxel_size is None else x  # one unit for the distances of both directions
+    masks = [one_channel(v).with_space(one_channel(known)) != 0 for v in (x, y)]
     numbers: list[Any] = []
     for of, to in (masks, masks[::-1]):
         # An empty mask is infinitely far away, and sums are of finite numbers.

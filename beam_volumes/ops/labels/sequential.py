@@ -112,8 +112,8 @@ def relabel_sequential(
         raise ValueError(f"{name}: min_size={min_size!r} is not a number of voxels from 0 on")
     first = par.whole_number(offset, "offset", name)
     to = np.dtype(dtype if dtype is not None else labels.dtype)
-    to = np.dtype(np.uint8) if to.kind == "b" else to
     if dtype is None:
+        to = np.dtype(np.uint8) if to.kind == "b" else to
         limit = int(np.iinfo(to).max)
         last = first - 1 + min(limit, math.prod(labels.shape))
         to = to if last <= limit else np.min_scalar_type(min(last, 2**64 - 1))

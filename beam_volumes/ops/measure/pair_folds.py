@@ -103,6 +103,11 @@ class Bins:
     def edges(self, low: Any, high: Any) -> np.ndarray:
         if self.cast is not None:
             low, high = (np.asarray(end).astype(self.cast)[()] for end in (low, high))
+        if not np.isfinite(float(high) - float(low)):
+            raise ValueError(
+                f"joint_histogram: the values from {low} to {high} are too far apart for equal bins; "
+                "scale the volume"
+            )
         _, (edges,) = np.histogramdd(np.empty((0, 1)), self.number, range=[(low, high)])
         return edges
 
