@@ -112,7 +112,7 @@ def test_a_run_finishes_its_slabs_at_sigterm_and_resumes(workers, tmp_path):
     run.hold.unlink()
     assert run.process.wait(PATIENCE) == -signal.SIGTERM
     assert len(run.files("records")) == len(run.files("starts")) == workers
-    end = rf"beam-volumes: terminated: continue it by: beam-volumes resume {run.out}"
+    end = rf"beam-volumes: terminated: to continue, run: beam-volumes resume {run.out}"
     assert run.log.read_text().splitlines()[-1] == end
 
     # A second SIGTERM does not wait for the slabs.
@@ -147,4 +147,4 @@ def test_a_run_that_is_terminated_in_its_last_slab_ends_with_the_signal(tmp_path
         timeout=PATIENCE,
     )
     assert done.returncode == -signal.SIGTERM and not done.stdout
-    assert "continue it by: beam-volumes resume" in done.stderr.splitlines()[-1]
+    assert "to continue, run: beam-volumes resume" in done.stderr.splitlines()[-1]
