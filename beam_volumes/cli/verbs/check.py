@@ -129,7 +129,7 @@ def act_estimate(args: argparse.Namespace) -> None:
     recipe = read_recipe(args.recipe, args.set)
     if args.memory is None and machine.gib * GIB <= SYSTEM:
         raise ValueError(
-            f"--machine-type {args.machine_type} has {machine.gib:g} GiB of memory, of which its "
+            f"--machine-type {args.machine_type} has {machine.gib:g} GiB of memory, and its "
             "system needs 1 GiB; choose a larger machine"
         )
     options = RunOptions(

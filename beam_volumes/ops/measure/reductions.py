@@ -40,8 +40,8 @@ def fold(
         mask = as_volume(mask)
         if mask.space.axes != volume.space.axes or len(mask.nodes) not in (1, len(volume.nodes)):
             raise ValueError(
-                f"{reduction.name}: the mask has the axes {mask.axes}, which differ from those of "
-                "the volume"
+                f"{reduction.name}: the mask has the axes {mask.axes}; give a mask with the axes "
+                f"{volume.axes} of the volume"
             )
         masks = channels_of(mask if mask.dtype == bool else mask != 0, volume)
     values = tuple(p.value for p in parameters)

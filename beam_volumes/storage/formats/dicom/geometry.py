@@ -150,8 +150,8 @@ def _spacing(
     other = next((f for f in frames if f[1].spacing != first[1].spacing), None)
     if other is not None:
         raise VolumeError(
-            f"{where}: the pixels of {called(first)} are {first[1].spacing} mm apart, but those "
-            f"of {called(other)} {other[1].spacing}; {_remedy([first, other])}"
+            f"{where}: the pixels of {called(first)} are {first[1].spacing} mm apart, but "
+            f"{other[1].spacing} in {called(other)}; {_remedy([first, other])}"
         )
     spacing = first[1].spacing
     if spacing is None or min(spacing) <= 0:
