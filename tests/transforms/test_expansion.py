@@ -131,7 +131,7 @@ def test_slabs_as_rows_and_back():
         )
         np.testing.assert_array_equal(back.data, data)
     row = row_of((slab.key, slab))
-    with pytest.raises(ValueError, match=r"slab at \(2, 0, 0\): 959 bytes of data.*are 960"):
+    with pytest.raises(ValueError, match=r"slab at \(2, 0, 0\): 959 bytes of data.*need 960"):
         slab_of_row(row._replace(data=row.data[1:]))
     with pytest.raises(ValueError, match="give 3, 6 and 3"):
         slab_of_row(row._replace(halo=[1, 1]))

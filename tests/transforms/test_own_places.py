@@ -37,7 +37,7 @@ def test_scratch_is_not_kept_where_workers_elsewhere_have_another(tmp_path, want
     mean, table = bv.mean(once), bv.regionprops_table(v, properties=["num_pixels"])
     target = {"an array": v + 1, "a number": mean, "rows": table}[wanted]
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ValueError, match=r"may be on others.*\.to\(path\).*journal="):
+    with pytest.raises(ValueError, match=r"may be on different machines.*\.to\(path\).*journal="):
         bv.compute(target, runner=runner, progress=False)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -76,7 +76,7 @@ def test_scratch_goes_where_all_share_a_place(tmp_path, place, monkeypatch):
 def test_a_transform_keeps_scratch_where_it_is_told_to(tmp_path):
     v = stored(tmp_path, membranes())
     mean = bv.mean(kept(v))
-    with pytest.raises(ValueError, match=r"may be on others.*journal="):
+    with pytest.raises(ValueError, match=r"may be on different machines.*journal="):
         bv.Compute(mean)
     with beam.Pipeline("FnApiRunner") as p:
         done = p | bv.Compute(mean, journal=tmp_path / "book")
