@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from tests.waiting import PATIENCE, wait_until
 
 SCRIPT, FLINK = (str(PROJECT / "templates" / "slurm" / name) for name in ("run.sh", "flink.sh"))
 CLUSTER = str(PROJECT / "engines" / "slurm.sh")
+#: Seconds after which a job that was ended may start again: those of ``cred_expire`` in slurm.sh, and one.
+EXPIRED = 6
 RECIPE = """\
 input: em.zarr
 steps:
@@ -64,15 +67,21 @@ class Slurm:
         text = self.call("scontrol", "--oneliner", "show", "job", job)
         return re.search(r"JobState=(\w+)", text)[1], int(re.search(r"Restarts=(\d+)", text)[1])
 
+    def start_again(self, job):
+        """Start a requeued job when the credentials of its last start have expired, without more delay."""
+        text = self.call("scontrol", "--oneliner", "show", "job", job)
+        begin = datetime.fromisoformat(re.search(r"EligibleTime=(\S+)", text)[1])
+        time.sleep(max((begin - datetime.now()).total_seconds(), EXPIRED))
+        self.call("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
+
     def wait_for(self, job, restarts=0):
         """Wait until a job has ended well."""
 
         def check():
             state, times = self.state(job)
             assert state not in ("FAILED", "TIMEOUT", "CANCELLED"), self.output()
-            if state == "PENDING" and times:  # a requeued job waits for its credentials to expire
-                self.call("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
-                time.sleep(1)
+            if state == "PENDING" and times:
+                self.start_again(job)
 
         wait_until(lambda: self.state(job) == ("COMPLETED", restarts), f"the job {job}", check)
 
@@ -160,7 +169,7 @@ def test_a_job_that_is_requeued_at_its_limit_and_by_a_more_urgent_one(slurm, wor
     # What Slurm sends before the limit, by --signal=B:USR1@600.
     done = requeued(1, 5, lambda: slurm.call("scancel", "--batch", "--signal=USR1", job))
     assert len(files("starts")) == done  # the slabs in flight were finished
-    slurm.call("scontrol", "update", f"JobId={job}", "StartTime=now")
+    slurm.start_again(job)
     both = ("--partition=urgent", "--nodes=2", "--exclusive", "--wait", "--wrap=true")
     requeued(2, done + 5, lambda: slurm.submit(*both))
     slurm.wait_for(job, restarts=2)
