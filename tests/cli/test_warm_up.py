@@ -43,7 +43,7 @@ def test_a_recipe_compiles_nothing_that_was_warmed_up(tmp_path):
     said = python(warm)
     assert re.search(r"\d s  _exp_rows", said)
     assert int(re.search(r"(\d+) kernels compiled in \d+ s for generic", said)[1]) > 1
-    assert f"kept in {cache}/beam_volumes\n" in said
+    assert f"cached in {cache}/beam_volumes\n" in said
     assert list((cache / "beam_volumes").glob("*.kernel"))
     assert not (tmp_path / "out.zarr").exists()
     run = (
