@@ -428,6 +428,7 @@ def test_the_code_for_cuda_runs_in_the_simulator_with_the_same_bits():
 #: TensorStore's counters, and rings of the host by their bytes: a device has its own reads and rings.
 NOT_ON_DEVICES = [
     "test_sweep.py::test_the_store_is_read_chunk_by_chunk_once",
+    "test_sweep.py::test_reductions_without_positions_get_slices_joined",
     "test_reading_ahead.py::test_with_less_memory_less_is_read_ahead_and_the_plan_says_so",
 ]
 
