@@ -158,7 +158,7 @@ def test_the_command(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "2 machines of 4 vCPUs and 8 GiB" in said
     assert (
-        "sbatch: --nodes=2 --ntasks-per-node=1 --cpus-per-task=4 --mem=8192M --time=0:10:00" in said
+        "sbatch: --nodes=2 --ntasks-per-node=1 --cpus-per-task=4 --mem=7168M --time=0:10:00" in said
     )
     assert main([*command[:3], "n2-standard-4"]) == 0  # which Slurm does not have
     assert "sbatch" not in capsys.readouterr().out

@@ -202,9 +202,14 @@ class Estimate:
     def _sbatch(self) -> str:
         """Return the options that request these machines from Slurm, for twice the hours."""
         hours, minutes = divmod(max(10, math.ceil(120 * self.hours)), 60)
+        # Slurm gives no job the memory of the node's system.
+        mib = (
+            max(self.machine.gib - accelerators.SYSTEM / accelerators.GIB, self.machine.gib / 2)
+            * 1024
+        )
         return (
             f"sbatch: --nodes={self.machines} --ntasks-per-node=1 --cpus-per-task={self.machine.vcpus} "
-            f"--mem={int(self.machine.gib * 1024)}M --time={hours}:{minutes:02}:00 (twice the hours)"
+            f"--mem={int(mib)}M --time={hours}:{minutes:02}:00 (twice the hours)"
         )
 
     def __repr__(self) -> str:
