@@ -57,7 +57,7 @@ def test_boundaries_of_labels_are_drawn(tmp_path):
     small = image_of(em, labels=cells, size=24)
     assert (small[[8, 16], :24] == (255, 255, 0)).all() and not (small[4] == (255, 255, 0)).all()
     for wrong, error in ((cells[1:], ValueError), (em / 2, TypeError)):
-        with pytest.raises(error, match="preview: labels (of|have)"):
+        with pytest.raises(error, match=r"preview: labels (of|have)"):
             bv.preview(em, labels=wrong)
 
 
