@@ -124,6 +124,17 @@ def trim_heap() -> None:
             trim(0)
 
 
+@contextmanager
+def thin_strips() -> Iterator[None]:
+    """Divide small work among threads as well, so that what joins their results runs too."""
+    global _WORTHWHILE
+    before, _WORTHWHILE = _WORTHWHILE, 1
+    try:
+        yield
+    finally:
+        _WORTHWHILE = before
+
+
 def in_strips(
     rows: int, voxels: int, threads: int, work: Callable[[int, int], Result]
 ) -> list[Result]:

@@ -11,6 +11,7 @@ import yaml
 
 import beam_volumes as bv
 from beam_volumes.cli.verbs import warm_up
+from beam_volumes.kernels.labels import components
 from beam_volumes.recipes.catalogue import operations
 from tests.tiers import thorough
 
@@ -94,3 +95,13 @@ def test_a_small_part_is_from_the_middle(shape):
 @thorough
 def test_every_operation_is_carried_out_for_masks():
     assert warm_up.of_dtype("?")[0] == "bool"
+
+
+def test_results_of_several_strips_are_joined(monkeypatch):
+    """Large volumes are divided among threads, and their components are joined by a kernel of its own."""
+    joined = []
+    join = components.join_runs
+    monkeypatch.setattr(components, "join_runs", lambda *a: joined.append(a) or join(*a))
+    noise = np.random.default_rng(0).integers(0, 2, warm_up.SHAPE, "u1")
+    warm_up._run([bv.label(bv.open(noise))])
+    assert joined

@@ -8,6 +8,5 @@ from beam_volumes.sweep import resources
 @pytest.fixture(scope="module")
 def thin_strips():
     """Work is shared out however little it is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resources, "_WORTHWHILE", 1)
+    with resources.thin_strips():
         yield

@@ -25,6 +25,7 @@ from beam_volumes.plan.cost.machine import cores
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.recipe import read_recipe
+from beam_volumes.sweep.resources import thin_strips
 
 #: Common dtypes of volumes, of intensities measured in regions, and of labels.
 DTYPES, INTENSITIES, LABELS = ("u1", "u2", "f4", "?"), ("u1", "u2", "f4"), ("u4", "u8")
@@ -269,7 +270,8 @@ def calls_of(operation: Operation, slices: int) -> tuple[dict[str, Any], ...]:
 
 
 def _run(wanted: Sequence[Any]) -> None:
-    compute.compute(*wanted, runner=None, progress=False, slab=SLAB)
+    with thin_strips():
+        compute.compute(*wanted, runner=None, progress=False, slab=SLAB, threads=2)
 
 
 VERBS = {
