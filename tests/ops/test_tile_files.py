@@ -351,7 +351,7 @@ def test_tables_with_paths(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="source has no path in row 1"):
             bv.open_tiles(table | {"path": ["in/0.zarr", blank, "in/2.zarr"]})
     (tmp_path / "in" / "tiles.csv").write_bytes(b"path,z,y,x\n\xff,0,0,0\n")
-    with pytest.raises(ValueError, match=r"source='in/tiles.csv' is no CSV file"):
+    with pytest.raises(ValueError, match=r"source='in/tiles.csv' is not a CSV file"):
         bv.open_tiles("in/tiles.csv")
 
 

@@ -117,13 +117,10 @@ def local_binary_pattern(volume: Volume, P: int, R: float, method: str = "defaul
         names = ", ".join(map(repr, kernels.METHODS))
         raise ValueError(f"{name}: method={method!r}; use one of {names}")
     par.not_too_long(2 * radius + 1, f"{name}: R={R!r}")
-    if radius > max(1, *volume.shape[-2:]):
-        raise ValueError(
-            f"{name}: R={R!r} is larger than the slices of {' x '.join(map(str, volume.shape[-2:]))} "
-            "pixels; use a smaller radius"
-        )
     angles = 2 * np.pi * np.arange(count, dtype=np.float64) / count
     rows, columns = np.round(-radius * np.sin(angles), 5), np.round(radius * np.cos(angles), 5)
+    # Points that are farther away than a slice is long are beyond its edges, wherever they are.
+    rows, columns = (np.clip(a, -n, n) for a, n in zip((rows, columns), volume.shape[-2:], strict=True))
     before = triple([0, *(int(np.ceil(np.abs(a).max())) for a in (rows, columns))])
     extent = triple([2 * n + 1 for n in before])
     largest = {"uniform": count + 1, "nri_uniform": count * (count - 1) + 2}
