@@ -19,7 +19,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Applying `local_binary_pattern`"
 def test_local_binary_patterns(dtype, data):
     shape = data.draw(shapes(data.draw(st.sampled_from([2, 3])), most=20, voxels=1000), "shape")
     x = voxels(shape, dtype, data.draw(st.integers(0, 99)), narrow=data.draw(st.booleans()))
-    count, radius = data.draw(st.sampled_from([(8, 1), (12, 1.5), (31, 4.2), (5, 0.7), (1, 3), (9, 30.3)]))
+    count, radius = data.draw(
+        st.sampled_from([(8, 1), (12, 1.5), (31, 4.2), (5, 0.7), (1, 3), (9, 30.3)])
+    )
     slab = tuple(data.draw(st.integers(1, n)) for n in shape)
     made = [bv.local_binary_pattern(x, count, radius, m) for m in METHODS]
     ours = bv.compute(made, runner=None, slab=slab)

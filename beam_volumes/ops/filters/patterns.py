@@ -120,7 +120,9 @@ def local_binary_pattern(volume: Volume, P: int, R: float, method: str = "defaul
     angles = 2 * np.pi * np.arange(count, dtype=np.float64) / count
     rows, columns = np.round(-radius * np.sin(angles), 5), np.round(radius * np.cos(angles), 5)
     # Points that are farther away than a slice is long are beyond its edges, wherever they are.
-    rows, columns = (np.clip(a, -n, n) for a, n in zip((rows, columns), volume.shape[-2:], strict=True))
+    rows, columns = (
+        np.clip(a, -n, n) for a, n in zip((rows, columns), volume.shape[-2:], strict=True)
+    )
     before = triple([0, *(int(np.ceil(np.abs(a).max())) for a in (rows, columns))])
     extent = triple([2 * n + 1 for n in before])
     largest = {"uniform": count + 1, "nri_uniform": count * (count - 1) + 2}
