@@ -7,20 +7,44 @@ import numpy as np
 from beam_volumes.kernels.casting import cast_rounded, one_nan, rounded
 from beam_volumes.kernels.jit import kernel
 
+_LARGEST = float(np.finfo(np.float64).max)
+
 
 @kernel
 def between(x, x0, x1, y0, y1):
     """The line between two points at ``x``, with ``x0 <= x < x1``; points of any size and distance."""
     slope = (y1 - y0) / (x1 - x0)
     value = slope * (x - x0) + y0
-    if abs(value) <= np.finfo(np.float64).max and x1 - x0 <= np.finfo(np.float64).max:
+    if abs(value) <= _LARGEST and x1 - x0 <= _LARGEST:
         return value
     # The slope or a difference is beyond float64. Halves of small numbers would be rounded.
-    if x1 - x0 <= np.finfo(np.float64).max:
+    if x1 - x0 <= _LARGEST:
         share = (x - x0) / (x1 - x0)
     else:
         share = (x * 0.5 - x0 * 0.5) / (x1 * 0.5 - x0 * 0.5)
     return (1.0 - share) * y0 + share * y1
+
+
+@kernel
+def curve_at(x, xs, ys, table):
+    """A piecewise linear function at one float64. ``table`` is as in `along_curve`."""
+    last = xs.size - 1
+    if x != x:
+        return x
+    if x <= xs[0]:
+        return ys[0]
+    if x >= xs[last]:
+        return ys[last]
+    if table:
+        return ys[np.int64(x - xs[0])]
+    low, high = 0, last  # xs[low] <= x < xs[high]
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if xs[middle] <= x:
+            low = middle
+        else:
+            high = middle
+    return between(x, xs[low], xs[high], ys[low], ys[high])
 
 
 @kernel
@@ -32,8 +56,6 @@ def along_curve(src, out, y0, y1, nx, xs, ys, table):
     # ``table`` means that voxels are integers and ``xs`` consecutive, so no search is needed. It agrees with
     # `numpy.interp`, in one order of operations on all processors: the slope between two points times the
     # distance from the first.
-    n = xs.size
-    first, last = xs[0], xs[n - 1]
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             row = src.lines[src.firsts[k] + y, src.left : src.left + nx]
@@ -41,25 +63,8 @@ def along_curve(src, out, y0, y1, nx, xs, ys, table):
             holes = False
             for i in range(nx):
                 x = np.float64(row[i])
-                if x != x:
-                    value = x
-                    holes = True
-                elif x <= first:
-                    value = ys[0]
-                elif x >= last:
-                    value = ys[n - 1]
-                elif table:
-                    value = ys[np.int64(x - first)]
-                else:
-                    low, high = 0, n - 1  # xs[low] <= x < xs[high]
-                    while high - low > 1:
-                        middle = (low + high) >> 1
-                        if xs[middle] <= x:
-                            low = middle
-                        else:
-                            high = middle
-                    value = between(x, xs[low], xs[high], ys[low], ys[high])
-                to[i] = rounded(value, to.dtype)
+                holes |= x != x
+                to[i] = rounded(curve_at(x, xs, ys, table), to.dtype)
             if holes:
                 one_nan(to)
 

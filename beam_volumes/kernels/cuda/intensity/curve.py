@@ -9,9 +9,11 @@ import numpy as np
 
 from beam_volumes.kernels.cuda.launching import launch, numbers, on_device, per_voxel, viewed
 from beam_volumes.kernels.cuda.rounding import product_of, rounded_to, stored_dtype
+from beam_volumes.kernels.cuda.translation import translated
+from beam_volumes.kernels.intensity import curve as host
 from beam_volumes.kernels.rows import Rows
 
-_times = product_of(np.float64)
+_at, _times = translated(host.curve_at), product_of(np.float64)
 
 
 def along_curve(
@@ -27,37 +29,10 @@ def along_curve(
 @lru_cache
 def _curve(dtype: np.dtype) -> Any:
     rounded, real = rounded_to(np.float64, dtype), np.float64
-    largest, half = np.finfo(np.float64).max, 0.5
 
     def interpolate(k, y, x, src, out, y0, xs, ys, table):
         voxel = real(src.lines[src.firsts[k] + y0 + y, src.left + x])
-        last = xs.size - 1
-        if voxel != voxel:
-            value = voxel
-        elif voxel <= xs[0]:
-            value = ys[0]
-        elif voxel >= xs[last]:
-            value = ys[last]
-        elif table:
-            value = ys[np.int64(voxel - xs[0])]
-        else:
-            low, high = 0, last
-            while high - low > 1:
-                middle = (low + high) >> 1
-                if xs[middle] <= voxel:
-                    low = middle
-                else:
-                    high = middle
-            x0, width, y0_, y1_ = xs[low], xs[high] - xs[low], ys[low], ys[high]
-            value = _times((y1_ - y0_) / width, voxel - x0) + y0_
-            if not (abs(value) <= largest and width <= largest):
-                if width <= largest:
-                    share = (voxel - x0) / width
-                else:
-                    start = _times(x0, half)
-                    share = (_times(voxel, half) - start) / (_times(xs[high], half) - start)
-                value = _times(real(1.0) - share, y0_) + _times(share, y1_)
-        out.lines[out.firsts[k] + y0 + y, out.left + x] = rounded(value)
+        out.lines[out.firsts[k] + y0 + y, out.left + x] = rounded(_at(voxel, xs, ys, table))
 
     return per_voxel(interpolate)
 
