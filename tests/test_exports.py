@@ -174,7 +174,8 @@ def test_strict_type_checkers_know_names_and_types(tmp_path):
     pytest.importorskip("mypy")
     (tmp_path / "client.py").write_text(CLIENT)
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "client.py"]
-    command += ["--no-error-summary", f"--cache-dir={PACKAGE.parent / '.mypy_cache' / 'client'}"]
+    kept = Path(os.environ.get("MYPY_CACHE_DIR", PACKAGE.parent / ".mypy_cache"), "client")
+    command += ["--no-error-summary", f"--cache-dir={kept}"]
     environment = {**os.environ, "MYPYPATH": str(PACKAGE.parent)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     wrong = {

@@ -1,9 +1,10 @@
 """Compare kernels with their twins in numba's simulator, which a process chooses when it starts.
 
-Run with NUMBA_ENABLE_CUDASIM=1: python -m tests.kernels.simulate FAMILY DTYPES MODES SEEDS
+Run with NUMBA_ENABLE_CUDASIM=1: python -m tests.kernels.simulate FAMILIES DTYPES MODES SEEDS
 """
 
 import copy
+import itertools
 import sys
 import warnings
 from importlib import import_module
@@ -82,16 +83,15 @@ def arrays(value):
     return found
 
 
-def main(family, dtypes, modes, seeds):
+def main(families, dtypes, modes, seeds):
     warnings.simplefilter("ignore")  # numpy's, about overflow
-    for dtype in dtypes.split(","):
-        for mode in modes.split(","):
-            for seed in range(int(seeds)):
-                for case in cases(family, dtype, mode, seed):
-                    if text := differs(case):
-                        print(text, flush=True)
-                        yield text
+    lists = families.split(","), dtypes.split(","), modes.split(","), range(int(seeds))
+    for some in itertools.product(*lists):
+        for case in cases(*some):
+            if text := differs(case):
+                print(text, flush=True)
+                yield text
 
 
 if __name__ == "__main__":
-    sys.exit(len(list(main(*sys.argv[1:]))))
+    sys.exit(bool(list(main(*sys.argv[1:]))))

@@ -32,18 +32,23 @@ def test_every_twin_has_cases():
     assert tested >= TWINS
 
 
-@thorough
-@pytest.mark.parametrize("family", FAMILIES)
-def test_twins_have_the_bits_of_their_kernels(family):
-    run("simulate", family, COMMON, "mirror", "1", NUMBA_ENABLE_CUDASIM="1")
+#: Kernels find their margins filled; only resampling has modes of its own.
+WITHOUT_MODES = ",".join(family for family in FAMILIES if family != "resampled")
 
 
+# All families in one process: to start one takes longer than most of them.
 @thorough
-@pytest.mark.parametrize("family", FAMILIES)
-def test_twins_have_the_bits_for_other_dtypes(family):
-    # Kernels find their margins filled; only resampling has modes of its own.
-    modes = "reflect,nearest,constant" if family == "resampled" else "reflect"
-    run("simulate", family, OTHERS, modes, "1", NUMBA_ENABLE_CUDASIM="1")
+@pytest.mark.parametrize(
+    ("families", "dtypes", "modes"),
+    [
+        (",".join(FAMILIES), COMMON, "mirror"),
+        (WITHOUT_MODES, OTHERS, "reflect"),
+        ("resampled", OTHERS, "reflect,nearest,constant"),
+    ],
+    ids=["common", "others", "resampled"],
+)
+def test_twins_have_the_bits_of_their_kernels(families, dtypes, modes):
+    run("simulate", families, dtypes, modes, "1", NUMBA_ENABLE_CUDASIM="1")
 
 
 @thorough
