@@ -40,8 +40,12 @@ NAMES = {
 }
 #: Names for functions of planes.
 PLANE = {"v": bv.open(V[3])}
+#: A plane of few values, and the names for ranks of it.
+BYTES = random.integers(0, 7, (20, 25), "u1")
+RANKED = {"v": bv.open(BYTES), "size": (3, 5)}
 
 filters, morphology, signal = skimage.filters, skimage.morphology, scipy.signal
+rank = filters.rank
 #: What the other library gives, by name; or that and other names.
 THEIRS = {
     "map_blocks": lambda: np.sqrt(V),
@@ -76,6 +80,18 @@ THEIRS = {
     ),
     "gaussian": lambda: filters.gaussian(V, 1.5),
     "gradient": lambda: np.gradient(V, axis=1),
+    "windowed_histogram": lambda: (
+        rank.windowed_histogram(BYTES, np.ones((3, 5)), n_bins=7)[..., 4],
+        RANKED | {"k": 4},
+    ),
+    "gradient_percentile": lambda: (
+        rank.gradient_percentile(BYTES, np.ones((3, 5)), p0=0.1, p1=0.9),
+        RANKED | {"low": 10, "high": 90},
+    ),
+    "threshold_percentile": lambda: (
+        rank.threshold_percentile(BYTES, np.ones((3, 5)), p0=0.1) > 0,
+        RANKED | {"percentile": 10},
+    ),
     **{
         f"{n}_{way}": lambda n=n, way=way: (getattr(filters, f"{n}_{way}")(V[3]), PLANE)
         for n in ("sobel", "prewitt", "scharr", "farid")
@@ -104,7 +120,10 @@ THEIRS = {
     },
 }
 #: Voxels without a hint.
-EXCEPT = {"gradient": np.s_[:, 1:-1]}
+EXCEPT = {
+    "gradient": np.s_[:, 1:-1],
+    **dict.fromkeys(("gradient_percentile", "threshold_percentile"), np.s_[1:-1, 2:-2]),
+}
 
 
 def with_nan():
@@ -149,7 +168,7 @@ def test_every_name_of_another_library_on_the_page_of_functions_has_its_answer_a
     page = (Path(__file__).parents[1] / "docs/reference/coverage.md").read_text()
     tables = re.findall(r"(?m)^\| [\w.-]+ \| here \|\n\| --- \| --- \|\n((?:\|.*\n)+)", page)
     rows = [row.strip("| ").split(" | ") for table in tables for row in table.splitlines()]
-    assert len(tables) == 6 and len(rows) > 150
+    assert len(tables) == 7 and len(rows) > 150
     for names, answer in rows:
         for name in re.findall(r"`(\w+)`", names):
             with pytest.raises(AttributeError, match=re.escape(f"no attribute {name!r}; {answer}")):
