@@ -53,7 +53,7 @@ FUNCTIONS = [
     ("arccos arcsin arctan arctan2 cos cosh expm1 log10 log1p log2 power sin sinh tan tanh",
      "numpy in wider floats, within 2 ulp", "pointwise", "1"),
     ("adjust_gamma adjust_log adjust_sigmoid", "scikit-image", "pointwise", "1"),
-    ("rgb2hed hed2rgb separate_stains combine_stains rgb2gray rgb2hsv", "scikit-image on float64", "pointwise", "1"),
+    ("rgb2hed hed2rgb separate_stains combine_stains rgb2gray rgb2hsv hsv2rgb rgb2lab lab2rgb", "scikit-image on float64", "pointwise", "1"),
     ("rescale_intensity", "scikit-image", "pointwise", "1; 2 with `in_range=\"image\"`"),
     ("random_noise", "moments, counts and scikit-image's scale", "pointwise", "1; 2 if the smallest voxel decides"),
     ("normalize_slices", "numpy, scikit-image, slice by slice", "number, then pointwise",

@@ -253,7 +253,11 @@ _ROWS = (
         "correlation_lags mean_percentile pop_percentile sum_percentile mean_bilateral",
         "not available",
     ),
-    ("rgb2lab lab2rgb rgb2luv rgb2xyz rgb2ycbcr hsv2rgb", _CHANNELS),
+    ("rgb2luv rgb2xyz rgb2ycbcr", _CHANNELS),
+    (
+        "deltaE_cie76 deltaE_ciede94 deltaE_ciede2000 deltaE_cmc",
+        "not available; compute it from the channels of `bv.rgb2lab`",
+    ),
     ("hog graycomatrix", _SCIKIT_BLOCKS),
     ("inpaint_biharmonic", f"{_WHOLE_OBJECT}skimage.restoration.inpaint_biharmonic, with `pad=`"),
     ("max_tree max_tree_local_maxima", _TREE),

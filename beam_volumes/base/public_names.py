@@ -71,6 +71,7 @@ PUBLIC_NAMES = {
     "ops.geometry.tile_files": "open_tiles save_transforms",
     "ops.intensity.bias": "fit_bias",
     "ops.intensity.colour": "combine_stains hed2rgb rgb2gray rgb2hed rgb2hsv separate_stains",
+    "ops.intensity.colour_spaces": "hsv2rgb lab2rgb rgb2lab",
     "ops.intensity.comparisons": (
         "mean_squared_error normalized_mutual_information normalized_root_mse "
         "peak_signal_noise_ratio structural_similarity"

@@ -99,7 +99,10 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "zoom": ({"zoom": 1.2}, {"zoom": 1.2, "order": 0}),
 }
 #: Operations on colours, and all operations that need three channels.
-COLOURS = ("rgb2hed", "hed2rgb", "rgb2gray", "rgb2hsv", "separate_stains", "combine_stains")
+COLOURS = (
+    *("rgb2hed", "hed2rgb", "rgb2gray", "rgb2hsv", "separate_stains", "combine_stains"),
+    *("hsv2rgb", "rgb2lab", "lab2rgb"),
+)
 WITH_CHANNELS = (*COLOURS, "sel", "watershed_affinities")
 #: Parameters that are volumes with a channel for each axis.
 FIELDS = ("coordinates", "displacement")
