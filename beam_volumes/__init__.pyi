@@ -8341,16 +8341,20 @@ def label2rgb(
     bg_label: int = 0,
     bg_color: Colour | None = (0, 0, 0),
     image_alpha: float = 1,
+    kind: str = 'overlay',
+    *,
+    saturation: float = 0,
 ) -> Volume:
-    """Colour labels, optionally on top of an image.
+    """Colour labels, optionally on top of an image, or with the mean of an image.
 
     Parameters
     ----------
     label : Volume or numpy.ndarray
         Bool or integer labels.
     image : Volume or numpy.ndarray, optional
-        An image of the same shape. Three channels are converted to grey. Bool and unsigned integers
-        of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
+        An image of the same shape, without channels or with red, green and blue. Bool and unsigned
+        integers of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale. With
+        ``kind="avg"``, an image is needed, and all dtypes keep their scale.
     colors : sequence of colours, optional
         Names, or red, green and blue from 0 to 1; by default scikit-image's ten colours. They
         repeat. The smallest possible label has the first colour, so a label has the same colour in
@@ -8360,20 +8364,27 @@ def label2rgb(
     bg_label : int, default: 0
         The label of the background, 0 or more.
     bg_color : sequence of float or str, default: (0, 0, 0)
-        The colour of the background; with None, the image is unchanged in the background.
+        The colour of the background; with None, the image is unchanged in the background. With
+        ``kind="avg"``, three numbers in the range of the image.
     image_alpha : float, default: 1
         Opacity of the image, from 0 to 1, on a white background.
+    kind : {"overlay", "avg"}, default: "overlay"
+        ``"overlay"`` draws ``colors`` on the image. ``"avg"`` gives each label its mean colour in
+        the image, and ignores ``colors``, ``alpha``, ``image_alpha`` and ``saturation``.
+    saturation : float, default: 0
+        Saturation of an image with three channels, from 0 for grey to 1 for its own colours.
 
     Returns
     -------
     Volume
-        The channels red, green and blue, as float32, or float64 for float64 images.
+        The channels red, green and blue, as float32, or float64 for float64 images. With
+        ``kind="avg"``, they have the image's dtype; fractions of integers are cut off.
 
     Raises
     ------
     ValueError
         If shapes differ, the image does not have one or three channels, or a parameter is out of
-        range.
+        range. With ``kind="avg"``, on computation, if a voxel of a label is NaN or infinite.
     TypeError
         If an input is neither a volume nor an array, or has an unsupported dtype.
 
@@ -8381,14 +8392,17 @@ def label2rgb(
     --------
     mark_boundaries : draws the boundaries only.
     view : shows labels in a browser.
+    regionprops_table : returns the means as a table.
 
     Notes
     -----
-    Pointwise: no halo, and no sweeps beyond those for the inputs.
+    Pointwise: no halo. ``kind="overlay"`` needs no sweeps beyond those for the inputs.
+    ``kind="avg"`` needs two sweeps: one for exact means of all labels, and one to write them. No
+    worker holds all means.
 
     References
     ----------
-    `skimage.color.label2rgb`, with ``kind="overlay"`` and ``saturation=0``.
+    `skimage.color.label2rgb`.
 
     Examples
     --------
@@ -8397,6 +8411,9 @@ def label2rgb(
     array([[0. , 1. , 0. ],
            [0. , 0. , 0. ],
            [0. , 0. , 0.5]], dtype=float32)
+    >>> image = np.array([[9, 10, 30]], "u1")
+    >>> np.asarray(bv.label2rgb(np.array([[0, 5, 5]]), image, kind="avg"))[0]
+    array([[ 0, 20, 20]], dtype=uint8)
     """
 
 def labeled_comprehension(

@@ -173,7 +173,7 @@ FUNCTIONS = [
     ("meshes", "closed surfaces of the objects' extents and volumes", "table", "1, and each object's box"),
     ("boundary_scores", "`skimage.segmentation.find_boundaries`", "number", "1"),
     ("find_boundaries mark_boundaries", "scikit-image", "neighbourhood", "1"),
-    ("label2rgb", "scikit-image", "pointwise", "1"),
+    ("label2rgb", "scikit-image", "pointwise; across, for `kind=\"avg\"`", "1; 2"),
     ("relabel_sequential join_segmentations", "scikit-image", "across", "2"),
     ("contingency segment_iou", "counts of all pairs in numpy", "table", "1"),
     ("variation_of_information adapted_rand_error", "scikit-image", "number", "1"),

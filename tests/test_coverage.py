@@ -232,6 +232,7 @@ OPTIONS = {
     "grey_dilation wrap": lambda: bv.grey_dilation(V, 3, mode="grid-wrap"),
     "histogram of labels": lambda: bv.histogram(V, 8, (0, 255), labels=LABELS, index=[1, 4]),
     "label2rgb alone": lambda: bv.label2rgb(LABELS),
+    "label2rgb of means": lambda: bv.label2rgb(LABELS, V, kind="avg"),
     "map_coordinates wrap": lambda: bv.map_coordinates(
         F, np.indices(V.shape) + 0.7, max_displacement=1, order=3, mode="grid-wrap"
     ),
