@@ -5471,6 +5471,80 @@ def fftshift(
     array([[-2, -1,  0,  1,  2]], dtype=int8)
     """
 
+def fill_missing(
+    volume: Volume,
+    missing: int | Sequence[int] | Sequence[bool] | None = None,
+    method: str = 'nearest',
+    axis: int | str = 'z',
+    *,
+    nodata: float | None = None,
+    max_gap: int = 8,
+) -> Volume:
+    """Fill missing slices from the nearest valid slices.
+
+    Use it for lost or damaged sections of a stack. Other slices do not change.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes.
+    missing : int, sequence of int or sequence of bool, optional
+        The positions of missing slices along the axis, or a bool for each slice. Negative positions
+        count from the end.
+    method : {"nearest", "linear"}, default: "nearest"
+        ``"nearest"`` copies the nearest valid slice, and of two equally near slices the earlier
+        one. ``"linear"`` interpolates between the valid slices before and after a gap. Gaps at an
+        end of the axis always get the nearest valid slice. Use ``"nearest"`` for labels.
+    axis : int or str, default: "z"
+        The axis across slices, a number or name.
+    nodata : number, optional
+        Detects missing slices instead of ``missing``: all their voxels have this value, which may
+        be NaN. Slices are detected in each channel and time point.
+    max_gap : int, default: 8
+        With ``nodata``, the largest number of consecutive missing slices.
+
+    Returns
+    -------
+    Volume
+        A volume of the same dtype. Interpolated integers are rounded half to even.
+
+    Raises
+    ------
+    ValueError
+        If a position or the axis does not exist, the volume has only one axis, all slices are
+        missing, or a parameter is out of range. With ``nodata``, on computation, if all slices or
+        more than ``max_gap`` consecutive slices are missing.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or not exactly one of ``missing`` and
+        ``nodata`` is given.
+
+    See Also
+    --------
+    normalize_slices : gives all slices the same contrast.
+    register_slices : aligns the slices of a stack.
+
+    Notes
+    -----
+    One sweep, or two with ``nodata``. The halo is the distance to the valid slices, which is at
+    most the longest gap, or ``max_gap`` with ``nodata``. Means of two slices are computed in
+    float64 and rounded once.
+
+    References
+    ----------
+    The weights of ``"linear"`` are those of `numpy.interp`.
+
+    Examples
+    --------
+    >>> stack = bv.open(np.array([[[10, 20]], [[0, 0]], [[0, 0]], [[40, 20]]], "u1"))
+    >>> np.asarray(bv.fill_missing(stack, [1, 2], "linear"))[:, 0]
+    array([[10, 20],
+           [20, 20],
+           [30, 20],
+           [40, 20]], dtype=uint8)
+    >>> np.asarray(bv.fill_missing(stack, nodata=0))[:, 0, 0]
+    array([10, 10, 40, 40], dtype=uint8)
+    """
+
 def find_boundaries(
     label_img: Volume,
     connectivity: int = 1,

@@ -56,6 +56,7 @@ FUNCTIONS = [
     ("rgb2hed hed2rgb separate_stains combine_stains rgb2gray rgb2hsv hsv2rgb rgb2lab lab2rgb", "scikit-image on float64", "pointwise", "1"),
     ("rescale_intensity", "scikit-image", "pointwise", "1; 2 with `in_range=\"image\"`"),
     ("random_noise", "moments, counts and scikit-image's scale", "pointwise", "1; 2 if the smallest voxel decides"),
+    ("fill_missing", "numpy.interp, slice by slice", "neighbourhood; number, then neighbourhood, with `nodata`", "1; 2"),
     ("normalize_slices", "numpy, scikit-image, slice by slice", "number, then pointwise",
      "2; for percentiles, one for each 8 bits and one"),
     ("fit_bias", "numpy's least squares, slice by slice", "number, then pointwise", "2"),

@@ -80,6 +80,7 @@ PUBLIC_NAMES = {
         "adjust_gamma adjust_log adjust_sigmoid equalize_hist match_histograms rescale_intensity"
     ),
     "ops.intensity.local_equalization": "equalize_adapthist",
+    "ops.intensity.missing": "fill_missing",
     "ops.intensity.noise": "random_noise",
     "ops.intensity.slice_contrast": "normalize_slices",
     "ops.interpolation.fields": "map_coordinates warp",

@@ -49,6 +49,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "downsample": tuple(
         {"factors": 2, "method": m} for m in ("mean", "min", "max", "median", "mode")
     ),
+    "fill_missing": ({"missing": 1}, {"nodata": 0}),
     "flood": ({"seed_point": (1, 1, 1)},),
     "flood_fill": ({"seed_point": (1, 1, 1), "new_value": 1},),
     "frangi": ({"sigmas": (1,)},),
