@@ -8418,6 +8418,7 @@ def label2rgb(
     kind: str = 'overlay',
     *,
     saturation: float = 0,
+    nan: str = 'raise',
 ) -> Volume:
     """Colour labels, optionally on top of an image, or with the mean of an image.
 
@@ -8447,6 +8448,9 @@ def label2rgb(
         the image, and ignores ``colors``, ``alpha``, ``image_alpha`` and ``saturation``.
     saturation : float, default: 0
         Saturation of an image with three channels, from 0 for grey to 1 for its own colours.
+    nan : {"raise", "omit"}, default: "raise"
+        With ``kind="avg"``, whether NaN and infinite voxels of the image raise an error on
+        computation or are left out of means.
 
     Returns
     -------
@@ -8458,7 +8462,8 @@ def label2rgb(
     ------
     ValueError
         If shapes differ, the image does not have one or three channels, or a parameter is out of
-        range. With ``kind="avg"``, on computation, if a voxel of a label is NaN or infinite.
+        range. With ``kind="avg"``, on computation, if a label is negative, or a voxel is NaN or
+        infinite and ``nan="raise"``.
     TypeError
         If an input is neither a volume nor an array, or has an unsupported dtype.
 

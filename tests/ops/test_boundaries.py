@@ -146,6 +146,9 @@ def test_mean_colours_of_time_points_and_odd_images():
     bad = np.full((1, 3), np.nan, "f4")
     with pytest.raises(ValueError, match="NaN"):
         bv.compute(bv.label2rgb(np.array([[0, 1, 1]]), bad, kind="avg"), runner=None)
+    bad[0, 1] = 3
+    omitted = bv.label2rgb(np.array([[0, 1, 1]]), bad, kind="avg", nan="omit")
+    np.testing.assert_array_equal(np.asarray(omitted)[0], [[0, 3, 3]])
 
 
 @settings(max_examples=examples(40), deadline=None, derandomize=True)

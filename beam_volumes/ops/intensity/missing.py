@@ -201,8 +201,9 @@ def fill_missing(
     if (missing is None) == (nodata is None):
         raise TypeError(f"{name}: give missing= or nodata=, one of them")
     gap, linear = par.whole_number(max_gap, "max_gap", name), method == "linear"
+    n = volume.nodes[0].shape[along]
     if nodata is None:
-        flags = _flags(missing, volume.nodes[0].shape[along], name)
+        flags = _flags(missing, n, name)
         if not flags.any():
             return volume
         sources = sources_of(flags, linear, name)
@@ -210,15 +211,14 @@ def fill_missing(
     if not par.is_number(nodata):
         raise TypeError(f"{name}: nodata={nodata!r} is not a number")
     constant_in(volume.dtype, nodata, "nodata", name)
-    value = volume.dtype.type(nodata)
+    value, reach = volume.dtype.type(nodata), min(gap, max(0, n - 1))
 
     def one(v: Volume) -> Volume:
         is_empty = np.isnan(v) if value != value else v == value
         flags = statistics.all(is_empty, others_of(v, along))
-        n = flags.shape[-1]
         formula = Sources(name, linear, gap)
         numbers = FormulaValue.of(formula, (flags.value,), np.dtype(np.float64), (3, n))
-        return _filled(v, along, gap, gap, numbers)
+        return _filled(v, along, reach, reach, numbers)
 
     if not volume.space.has_channels:
         return one(volume)

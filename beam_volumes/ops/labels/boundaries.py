@@ -214,6 +214,7 @@ def label2rgb(
     kind: str = "overlay",
     *,
     saturation: float = 0,
+    nan: str = "raise",
 ) -> Volume:
     """Colour labels, optionally on top of an image, or with the mean of an image.
 
@@ -243,6 +244,9 @@ def label2rgb(
         the image, and ignores ``colors``, ``alpha``, ``image_alpha`` and ``saturation``.
     saturation : float, default: 0
         Saturation of an image with three channels, from 0 for grey to 1 for its own colours.
+    nan : {"raise", "omit"}, default: "raise"
+        With ``kind="avg"``, whether NaN and infinite voxels of the image raise an error on
+        computation or are left out of means.
 
     Returns
     -------
@@ -254,7 +258,8 @@ def label2rgb(
     ------
     ValueError
         If shapes differ, the image does not have one or three channels, or a parameter is out of
-        range. With ``kind="avg"``, on computation, if a voxel of a label is NaN or infinite.
+        range. With ``kind="avg"``, on computation, if a label is negative, or a voxel is NaN or
+        infinite and ``nan="raise"``.
     TypeError
         If an input is neither a volume nor an array, or has an unsupported dtype.
 
@@ -300,7 +305,7 @@ def label2rgb(
     if bg_label < 0:
         raise ValueError(f"{name}: bg_label={bg_label!r}; give 0 or more")
     if kind == "avg":
-        return _mean_colours(labels, image, int(bg_label), bg_color, name)
+        return _mean_colours(labels, image, int(bg_label), bg_color, nan, name)
     if colors is not None and not isinstance(colors, Sequence | np.ndarray):
         raise TypeError(f"{name}: colors={colors!r}; give a list of colours")
     cycle = [_colour(c, "colors", name) for c in (_DEFAULT if colors is None else colors)]
@@ -335,7 +340,9 @@ def _below(three: list[Volume], alpha: float, saturation: float) -> list[Volume]
     return [v * of(alpha) + of(1 - alpha) for v in three]
 
 
-def _mean_colours(labels: Volume, image: Any, background: int, colour: Any, name: str) -> Volume:
+def _mean_colours(
+    labels: Volume, image: Any, background: int, colour: Any, nan: str, name: str
+) -> Volume:
     """Return the mean colour of each label."""
     if image is None:
         raise ValueError(f'{name}: kind="avg" needs an image; give image=')
@@ -350,7 +357,7 @@ def _mean_colours(labels: Volume, image: Any, background: int, colour: Any, name
     made: dict[int, Volume] = {}
     for v in three:
         if id(v) not in made:
-            table = regionprops_table(regions, v, ["intensity_mean"])
+            table = regionprops_table(regions, v, ["intensity_mean"], nan=nan)
             mean = relabel(regions, table, missing=0, dtype=np.float64)
             made[id(v)] = mean.astype(image.dtype)
     of = image.dtype.type
