@@ -258,11 +258,6 @@ _ROWS = (
     ("anisotropic_diffusion perona_malik", "use `bv.gradient_anisotropic_diffusion`"),
     ("denoise_tv_bregman", "use `bv.denoise_tv_chambolle`, which minimizes the total variation"),
     ("correlation_lags", "not available"),
-    ("rgb2lab lab2rgb rgb2luv rgb2xyz rgb2ycbcr hsv2rgb", _CHANNELS),
-    (
-        "correlation_lags mean_percentile pop_percentile sum_percentile mean_bilateral",
-        "not available",
-    ),
     ("rgb2luv rgb2xyz rgb2ycbcr", _CHANNELS),
     (
         "deltaE_cie76 deltaE_ciede94 deltaE_ciede2000 deltaE_cmc",
