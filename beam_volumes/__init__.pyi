@@ -12585,6 +12585,8 @@ def register_slices(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 1024,
+    trend: str | float = 'keep',
+    prior: Any = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform that aligns each slice with its neighbours.
@@ -12619,6 +12621,16 @@ def register_slices(
     max_side : int, default: 1024
         Maximum extent of the compared planes: larger ones are downsampled by an integer factor. The
         error of shifts is about 0.05 downsampled voxels.
+    trend : {"keep", "remove"} or float, default: "keep"
+        What to do with slow movements of the tissue, which alignment straightens. A number removes
+        them from the transforms, so only the jitter between slices is corrected: movements over
+        more than about this many slices remain in the aligned volume. The number is the standard
+        deviation of a Gaussian. ``"remove"`` only removes straight movements, such as those of
+        slanted structures.
+    prior : array_like, table or path, optional
+        Transforms with the true slow movement, such as positions of the stage or an earlier
+        alignment, as accepted by `apply_transforms`. They replace the movement that ``trend``
+        removes, smoothed in the same way.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -12660,6 +12672,11 @@ def register_slices(
     also excluded. A link is used only if unrelated slices would reach its correlation in less than
     one in a thousand cases. If no other links confirm it, the limit is one in a million.
 
+    The slow movement is a straight line with Gaussian weights around each slice, fitted to the
+    centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
+    follow the tissue less closely. After the trend is removed, an explicit ``reference`` is not
+    moved, except with ``prior``.
+
     NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
     There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
@@ -12667,7 +12684,9 @@ def register_slices(
     ----------
     C. D. Kuglin and D. C. Hines, "The phase correlation image alignment method", 1975; S. Baker and
     I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision 56, 2004;
-    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004.
+    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004; W. S.
+    Cleveland, "Robust locally weighted regression and smoothing scatterplots", Journal of the
+    American Statistical Association 74, 1979.
 
     Examples
     --------
