@@ -185,7 +185,7 @@ def _itk_groups(path: str) -> list[tuple[str, Any, Any]]:
                 group = groups[str(k)]
                 kind = group["TransformType"][()]
                 kind = kind[0] if np.ndim(kind) else kind
-                numbers = []
+                numbers: list[Any] = []
                 for name in ("Parameters", "FixedParameters"):
                     # Older versions of ITK misspell the names.
                     node = group.get(f"Transform{name}", group.get(f"Tranform{name}"))

@@ -91,8 +91,8 @@ def register_slices(
         What to do with slow movements of the tissue, which alignment straightens. A number removes
         them from the transforms, so only the jitter between slices is corrected: movements over
         more than about this many slices remain in the aligned volume. The number is the standard
-        deviation of a Gaussian. ``"remove"`` only removes straight movements, such as those of
-        slanted structures.
+        deviation of a Gaussian. ``"remove"`` only removes straight movements, which slanted
+        structures cause.
     prior : array_like, table or path, optional
         Transforms with the true slow movement, such as positions of the stage or an earlier
         alignment, as accepted by `apply_transforms`. They replace the movement that ``trend``

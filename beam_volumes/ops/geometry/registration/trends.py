@@ -19,7 +19,7 @@ Path = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Trend:
-    """Replaces the slow movement of transforms by none, or by that of a ``prior``."""
+    """Removes the slow movement of transforms, or replaces it with the movement of a ``prior``."""
 
     sigma: float  #: In slices; infinite for straight lines
     middle: np.ndarray  #: Of a plane, in voxels
