@@ -6349,6 +6349,8 @@ def fuse(
     dtype: DTypeLike | None = None,
     gain: float | Sequence[float] = 1.0,
     offset: float | Sequence[float] = 0.0,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
 ) -> Volume:
     """Fuse overlapping tiles into one volume.
 
@@ -6393,6 +6395,13 @@ def fuse(
         Factor for the voxels; one value for all tiles or one per tile.
     offset : float or sequence of float, default: 0.0
         Number to add after applying ``gain``; one value for all tiles or one per tile.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are used: one mask for all tiles, or a list with a mask or
+        None for each tile. A mask has the shape of its tile, one channel, and bool or integer
+        voxels. Masks are opened volumes, like tiles.
+    nodata : float, optional
+        The value of voxels without data in the tiles, such as 0 for black borders. They are not
+        used.
 
     Returns
     -------
@@ -6403,10 +6412,11 @@ def fuse(
     ------
     ValueError
         If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
-        is computed instead of opened.
+        is computed instead of opened. If a mask differs from its tile in shape, axes or voxel size,
+        or the number of masks is wrong.
     TypeError
         If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
-        different dtypes, or are bool and would be interpolated or averaged.
+        different dtypes, or are bool and would be interpolated or averaged. If a mask has floats.
 
     See Also
     --------
@@ -6420,6 +6430,12 @@ def fuse(
     with ``verbose=True`` shows how often on average. The bytes that a plan reads are counted in
     blocks of the result. If several runs need the result, write it once. Values are computed as
     float64, from positions in the whole volume, and summed in the order of the tiles.
+
+    With ``mask`` or ``nodata``, a tile covers the positions whose nearest voxel is valid. Values are
+    interpolated between valid voxels only. Weights of ``"linear"`` and ``"cosine"`` also decrease
+    within 8 voxels of voxels that are not valid. Distances are sums of steps along the axes, also
+    between slices. Blocks read a margin of 8 voxels for this. Voxels that no tile covers are
+    ``fill``.
 
     References
     ----------

@@ -99,8 +99,10 @@ def test_masks_of_tiles(tmp_path, monkeypatch, capsys):
     by_recipe(
         "inputs: {tiles: tiles.csv, masks: mask-tiles.csv}\n"
         "register: {register_tiles: {input: tiles, max_shift: 4, mask: masks, table: c.csv}}\n"
-        "steps: {fuse: {input: tiles, transforms: c.csv}}\noutput: o.zarr"
+        "steps: {fuse: {input: tiles, transforms: c.csv, mask: masks}}\noutput: o.zarr"
     )
+    fused = bv.fuse(bv.open_tiles("tiles.csv")[0], "c.csv", nodata=0)
+    np.testing.assert_array_equal(np.asarray(bv.open("o.zarr")), np.asarray(fused))
     tables = [re.sub(r"(?m)^[^,]*,", "", Path(f"{n}.csv").read_text()) for n in "abc"]
     assert tables[0] == tables[1] == tables[2]
     table = bv.open_tiles("a.csv")[1]

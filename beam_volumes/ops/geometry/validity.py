@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.spaces import shared_size
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.parameters.building import representable
@@ -55,7 +55,7 @@ def check_mask(mask: Volume, volume: Volume, name: str, what: str) -> None:
         raise ValueError(
             f"{name}: the mask of {what} has the shape {shapes[0]}, but needs {shapes[1]}; crop or pad it"
         )
-    shared_space(name, volume, mask)
+    shared_size(name, volume, mask)
 
 
 def nodata_of(nodata: Any, dtype: np.dtype, name: str) -> float | None:
@@ -84,7 +84,7 @@ def marked_volume(
     Voxels are means of valid voxels. Without mask and nodata, a voxel is the mean of all voxels.
     """
     is_thin = max(factors) > 1
-    valid = None if mask is None else mask != 0
+    valid = None if mask is None else mask.with_space(volume) != 0
     if nodata is not None and not math.isnan(nodata):
         is_data = volume != nodata
         valid = is_data if valid is None else valid & is_data
