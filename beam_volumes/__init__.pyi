@@ -6431,7 +6431,7 @@ def fuse(
     blocks of the result. If several runs need the result, write it once. Values are computed as
     float64, from positions in the whole volume, and summed in the order of the tiles.
 
-    With ``mask`` or ``nodata``, a tile covers the positions whose nearest voxel is valid. Values are
+    With ``mask`` or ``nodata``, a tile covers a position if its nearest voxel is valid. Values are
     interpolated between valid voxels only. Weights of ``"linear"`` and ``"cosine"`` also decrease
     within 8 voxels of voxels that are not valid. Distances are sums of steps along the axes, also
     between slices. Blocks read a margin of 8 voxels for this. Voxels that no tile covers are
@@ -12417,6 +12417,8 @@ def register_frames(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 256,
+    mask: Volume | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform that aligns each frame with the frames around it.
@@ -12446,6 +12448,11 @@ def register_frames(
     max_side : int, default: 256
         Maximum extent of the compared frames: longer axes are downsampled by an integer factor. The
         error of shifts is about 0.05 downsampled voxels.
+    mask : Volume or numpy.ndarray, optional
+        Only voxels with a nonzero mask are compared: a mask of the shape of the movie, or of one
+        frame for all frames.
+    nodata : float, optional
+        The value of voxels without data. They are not compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -12462,9 +12469,10 @@ def register_frames(
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, no time axis, or no
-        voxels. With ``method="keypoints"``, also for the reasons listed in `register_slices`.
+        voxels. If the mask differs in shape, axes or voxel size. With ``method="keypoints"``, also
+        for the reasons listed in `register_slices`.
     TypeError
-        If ``movie`` is neither a volume nor an array.
+        If ``movie`` or ``mask`` is neither a volume nor an array, or ``mask`` has floats.
 
     See Also
     --------
@@ -12505,6 +12513,8 @@ def register_slices(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 1024,
+    mask: Volume | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform that aligns each slice with its neighbours.
@@ -12539,6 +12549,11 @@ def register_slices(
     max_side : int, default: 1024
         Maximum extent of the compared planes: larger ones are downsampled by an integer factor. The
         error of shifts is about 0.05 downsampled voxels.
+    mask : Volume or numpy.ndarray, optional
+        Only voxels with a nonzero mask are compared. A mask has the shape of the stack, and bool or
+        integer voxels.
+    nodata : float, optional
+        The value of voxels without data, such as 0 for black parts. They are not compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -12557,10 +12572,11 @@ def register_slices(
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, time points, no voxels,
-        or no axes z, y and x. With ``method="keypoints"``, also if scikit-image is not installed or
-        no two slices share keypoints.
+        or no axes z, y and x. If the mask differs in shape, axes or voxel size. With
+        ``method="keypoints"``, also if scikit-image is not installed or no two slices share
+        keypoints.
     TypeError
-        If ``stack`` is neither a volume nor an array.
+        If ``stack`` or ``mask`` is neither a volume nor an array, or ``mask`` has floats.
 
     See Also
     --------
@@ -12580,14 +12596,20 @@ def register_slices(
     also excluded. A link is used only if unrelated slices would reach its correlation in less than
     one in a thousand cases. If no other links confirm it, the limit is one in a million.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
-    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
+    missing. Correlations, shifts and the test for chance use only voxels that both slices have. All
+    other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
+    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
+    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A slice
+    without valid voxels has no link.
 
     References
     ----------
     C. D. Kuglin and D. C. Hines, "The phase correlation image alignment method", 1975; S. Baker and
     I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision 56, 2004;
-    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004.
+    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004;
+    D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
+    Processing 21, 2012.
 
     Examples
     --------

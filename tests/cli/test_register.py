@@ -272,6 +272,10 @@ def test_keypoints_of_rotated_slices(tmp_path, monkeypatch):
         ),
         ("{register_tiles: {table: t.csv}}", "register_tiles needs tiles: an XML or CSV file"),
         ("{register_slices: {table: t.csv, input: no}}", "needs input: one of input"),
+        (
+            "{register_slices: {table: t.csv, mask: m.zarr}}",
+            "mask: 'm.zarr' is not an input; use one of",
+        ),
         ("{register_slices: {table: 's3://b/t.csv'}}", "table: 's3://b/t.csv' is not the path"),
     ],
 )

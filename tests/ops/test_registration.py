@@ -915,6 +915,42 @@ def test_downsampled_voxels_are_means_of_valid_ones():
         np.testing.assert_array_equal(bv.compute(got, runner=None, slab=slab), np.asarray(got))
 
 
+@pytest.mark.parametrize("kind", ["half", "torn", "saturated", "same outline"])
+@pytest.mark.parametrize("model", ["translation", "rigid"])
+def test_slices_and_frames_are_registered_by_their_valid_voxels(kind, model):
+    """Within 0.2 voxels, by masks and by a value."""
+    images, masks, shifts = damaged_images(kind)
+    stack, nodata = np.stack(images), 255 if kind == "saturated" else 0
+    table = bv.register_slices(stack, model=model, mask=np.stack(masks), max_shift=14)
+    middle = (np.array(images[0].shape) - 1) / 2
+    matrices = columns(table, ["m_yy", "m_yx", "m_xy", "m_xx"]).reshape(-1, 2, 2)
+    error = matrices @ middle + columns(table, "yx") - middle - shifts
+    assert min(table["links"].to_pylist()) == 3 and np.ptp(error, axis=0).max() < 0.2
+    again = bv.register_slices(stack, model=model, nodata=nodata, max_shift=14)
+    assert again.to_pydict() == table.to_pydict()
+    movie, mask = (bv.open(np.stack(each), axes="tyx") for each in (images, masks))
+    again = bv.register_frames(movie, model=model, mask=mask, max_shift=14)
+    names = ["y", "x", "m_yx", "links"]
+    assert [again[n].to_pylist() for n in names] == [table[n].to_pylist() for n in names]
+
+
+def test_masks_of_stacks_and_movies():
+    images, masks, shifts = damaged_images("clean")
+    stack = np.stack(images)
+    table = bv.register_slices(stack, max_side=60)
+    again = bv.register_slices(stack, max_side=60, mask=np.ones(stack.shape, bool))
+    np.testing.assert_allclose(columns(again, "yx"), columns(table, "yx"), atol=0.01)
+    movie = bv.open(stack, axes="tyx")
+    table = bv.register_frames(movie, mask=masks[0], max_side=60)
+    assert np.ptp(columns(table, "yx") - shifts, axis=0).max() < 0.2
+    with pytest.raises(ValueError, match="the mask has 3 time points, and the movie 4"):
+        bv.register_frames(movie, mask=movie[:3] > 0)
+    with pytest.raises(ValueError, match="mask of the stack has the shape 3 x 110 x 112"):
+        bv.register_slices(stack, mask=stack[:3] > 0)
+    table = bv.register_slices(stack, mask=np.zeros(stack.shape, bool))
+    assert table["links"].to_pylist() == [0] * 4
+
+
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
