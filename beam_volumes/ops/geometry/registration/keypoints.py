@@ -62,7 +62,7 @@ class Keypoints:
             return None
         if missing.any():
             distance = ndimage.distance_transform_edt(~missing)[tuple(found.astype(int).T)]
-            is_inside = distance > _MARGIN * sift.sigmas
+            is_inside = distance > _MARGIN * np.asarray(sift.sigmas)
             found, descriptors = found[is_inside], descriptors[is_inside]
         if len(found) < _MIN_MATCHES:
             return None
