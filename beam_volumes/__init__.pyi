@@ -6499,6 +6499,8 @@ def fuse(
     dtype: DTypeLike | None = None,
     gain: float | Sequence[float] = 1.0,
     offset: float | Sequence[float] = 0.0,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
 ) -> Volume:
     """Fuse overlapping tiles into one volume.
 
@@ -6543,6 +6545,13 @@ def fuse(
         Factor for the voxels; one value for all tiles or one per tile.
     offset : float or sequence of float, default: 0.0
         Number to add after applying ``gain``; one value for all tiles or one per tile.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are used: one mask for all tiles, or a list with a mask or
+        None for each tile. A mask has the shape of its tile, one channel, and bool or integer
+        voxels. Masks are opened volumes, like tiles.
+    nodata : float, optional
+        The value of voxels without data in the tiles, such as 0 for black borders. They are not
+        used.
 
     Returns
     -------
@@ -6553,10 +6562,11 @@ def fuse(
     ------
     ValueError
         If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
-        is computed instead of opened.
+        is computed instead of opened. If a mask differs from its tile in shape, axes or voxel size,
+        or the number of masks is wrong.
     TypeError
         If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
-        different dtypes, or are bool and would be interpolated or averaged.
+        different dtypes, or are bool and would be interpolated or averaged. If a mask has floats.
 
     See Also
     --------
@@ -6570,6 +6580,12 @@ def fuse(
     with ``verbose=True`` shows how often on average. The bytes that a plan reads are counted in
     blocks of the result. If several runs need the result, write it once. Values are computed as
     float64, from positions in the whole volume, and summed in the order of the tiles.
+
+    With ``mask`` or ``nodata``, a tile covers a position if its nearest voxel is valid. Values are
+    interpolated between valid voxels only. Weights of ``"linear"`` and ``"cosine"`` also decrease
+    within 8 voxels of voxels that are not valid. Distances are sums of steps along the axes, also
+    between slices. Blocks read a margin of 8 voxels for this. Voxels that no tile covers are
+    ``fill``.
 
     References
     ----------
@@ -12852,6 +12868,8 @@ def register_frames(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 256,
+    mask: Volume | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform that aligns each frame with the frames around it.
@@ -12881,6 +12899,11 @@ def register_frames(
     max_side : int, default: 256
         Maximum extent of the compared frames: longer axes are downsampled by an integer factor. The
         error of shifts is about 0.05 downsampled voxels.
+    mask : Volume or numpy.ndarray, optional
+        Only voxels with a nonzero mask are compared: a mask of the shape of the movie, or of one
+        frame for all frames.
+    nodata : float, optional
+        The value of voxels without data. They are not compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -12897,9 +12920,10 @@ def register_frames(
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, no time axis, or no
-        voxels. With ``method="keypoints"``, also for the reasons listed in `register_slices`.
+        voxels. If the mask differs in shape, axes or voxel size. With ``method="keypoints"``, also
+        for the reasons listed in `register_slices`.
     TypeError
-        If ``movie`` is neither a volume nor an array.
+        If ``movie`` or ``mask`` is neither a volume nor an array, or ``mask`` has floats.
 
     See Also
     --------
@@ -12942,6 +12966,8 @@ def register_slices(
     max_side: int = 1024,
     trend: str | float = 'keep',
     prior: Any = None,
+    mask: Volume | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform that aligns each slice with its neighbours.
@@ -12986,6 +13012,11 @@ def register_slices(
         Transforms with the true slow movement, such as positions of the stage or an earlier
         alignment, as accepted by `apply_transforms`. They replace the movement that ``trend``
         removes, smoothed in the same way.
+    mask : Volume or numpy.ndarray, optional
+        Only voxels with a nonzero mask are compared. A mask has the shape of the stack, and bool or
+        integer voxels.
+    nodata : float, optional
+        The value of voxels without data, such as 0 for black parts. They are not compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -13004,10 +13035,11 @@ def register_slices(
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, time points, no voxels,
-        or no axes z, y and x. With ``method="keypoints"``, also if scikit-image is not installed or
-        no two slices share keypoints.
+        or no axes z, y and x. If the mask differs in shape, axes or voxel size. With
+        ``method="keypoints"``, also if scikit-image is not installed or no two slices share
+        keypoints.
     TypeError
-        If ``stack`` is neither a volume nor an array.
+        If ``stack`` or ``mask`` is neither a volume nor an array, or ``mask`` has floats.
 
     See Also
     --------
@@ -13032,16 +13064,21 @@ def register_slices(
     follow the tissue less closely. After the trend is removed, an explicit ``reference`` is not
     moved, except with ``prior``.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
-    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
+    missing. Correlations, shifts and the test for chance use only voxels that both slices have. All
+    other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
+    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
+    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A slice
+    without valid voxels has no link.
 
     References
     ----------
     C. D. Kuglin and D. C. Hines, "The phase correlation image alignment method", 1975; S. Baker and
     I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision 56, 2004;
-    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004; W. S.
-    Cleveland, "Robust locally weighted regression and smoothing scatterplots", Journal of the
-    American Statistical Association 74, 1979.
+    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004;
+    D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
+    Processing 21, 2012; W. S. Cleveland, "Robust locally weighted regression and smoothing
+    scatterplots", Journal of the American Statistical Association 74, 1979.
 
     Examples
     --------
@@ -13064,6 +13101,8 @@ def register_tiles(
     min_quality: float = 0.5,
     reference: int | None = None,
     subvoxel: bool = True,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> tuple[ComputedTable, ComputedTable]:
     """Find the positions of overlapping tiles from their voxels.
@@ -13093,6 +13132,11 @@ def register_tiles(
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
         copies voxels instead of interpolating them. Only for ``model="translation"``.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are compared: one mask for all tiles, or a list with a mask
+        or None for each tile. A mask has the shape of its tile, and bool or integer voxels.
+    nodata : float, optional
+        The value of voxels without data, such as 0 for black borders. They are not compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -13118,9 +13162,10 @@ def register_tiles(
     ------
     ValueError
         If a parameter is out of range, or there is not one position for each tile. If tiles differ
-        in axes or voxel size, or have several channels, time points or no voxels.
+        in axes or voxel size, or have several channels, time points or no voxels. If a mask differs
+        from its tile in shape, axes or voxel size, or the number of masks is wrong.
     TypeError
-        If a tile is neither a volume nor an array.
+        If a tile or a mask is neither a volume nor an array, or a mask has floats.
 
     See Also
     --------
@@ -13140,8 +13185,12 @@ def register_tiles(
     ``reference``, the mean position of all tiles that pairs link does not change. The mean of
     affine matrices is the identity.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
-    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
+    missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All
+    other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
+    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
+    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A tile
+    without valid voxels has no link.
 
     References
     ----------
@@ -13151,6 +13200,9 @@ def register_tiles(
     M. J. Black and A. Rangarajan, "On the unification of line processes, outlier rejection, and
     robust statistics with applications in early vision", International Journal of Computer Vision
     19, 1996.
+
+    D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
+    Processing 21, 2012.
 
     Examples
     --------

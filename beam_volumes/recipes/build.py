@@ -171,6 +171,9 @@ def apply(step: RecipeStep, known: dict[str, Any]) -> Any:
                     f"{operation.name} accepts a table, but {entry.plain()!r} is {_kind(item)}"
                 )
             continue
+        parameter = operation.parameters.get(name)
+        if parameter is not None and parameter.has_volumes and _fits(item, "volumes"):
+            continue
         if not _fits(item, wanted):
             what = {"volume": "a volume", "volumes": "a list of volumes"}
             raise entry.error(

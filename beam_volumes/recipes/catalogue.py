@@ -152,6 +152,17 @@ class Parameter:
         return "volume or number" if "Scalar" in self.types else "volume"
 
     @property
+    def has_volumes(self) -> bool:
+        """Whether it accepts several volumes or one, such as a mask for each tile.
+
+        Examples
+        --------
+        >>> Parameter("mask", "Volume | Sequence[Volume | None] | None", "").has_volumes
+        True
+        """
+        return bool(self.volume) and any(t.startswith("Sequence[Volume") for t in self.types)
+
+    @property
     def is_table(self) -> bool:
         """Whether it accepts a table: the result of a step, or the path of files."""
         return "Table" in self.types

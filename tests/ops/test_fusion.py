@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
+from beam_volumes.kernels.geometry.masked_fusion import FADE
 from tests.catalogue import voxels
 from tests.tiers import dtypes_drawn, examples
 
@@ -51,7 +52,39 @@ def weight(at, shape, blending):
     return result if blending in ("linear", "cosine") else np.ones_like(at[0])
 
 
-def reference(tiles, places, shape, gain, offset, blending="linear", order=1, fill=0, dtype=None):
+def sampled_valid(tile, valid, at, order, blending):
+    """The means of valid voxels at positions, where they cover them, and the factors of weights."""
+    value, inside = sampled(tile, at, order)
+    near = np.full(tile.shape, FADE, "f8")
+    if not valid.all():
+        near = np.minimum(ndi.distance_transform_cdt(valid, "taxicab"), FADE).astype("f8")
+    distance = sampled(near, at, order)[0] / FADE
+    whole, fractions = [], []
+    for u, n in zip(at, tile.shape, strict=True):
+        c = np.clip(u, 0, n - 1) if order else np.clip(np.floor(u + 0.5), 0, n - 1)
+        whole.append(np.floor(c).astype(int))
+        fractions.append(c - whole[-1])
+    inside &= valid[tuple(i + (f >= 0.5) for i, f in zip(whole, fractions, strict=True))]
+    total, weights, every = np.zeros(inside.shape), np.zeros(inside.shape), inside.copy()
+    for corner in itertools.product((0, 1), repeat=3):
+        index = tuple(i + (k & (f > 0)) for i, k, f in zip(whole, corner, fractions, strict=True))
+        w = 1.0
+        for k, f in zip(corner, fractions, strict=True):
+            w = w * (f if k else 1 - f)
+        every &= valid[index]
+        counts = valid[index] & (w > 0)
+        total += np.where(counts, w * tile[index].astype("f8"), 0)
+        weights += np.where(counts, w, 0)
+    with np.errstate(all="ignore"):
+        value = np.where(every, value, total / weights)
+    if blending == "cosine":
+        distance = 0.5 - 0.5 * np.cos(np.pi * distance)
+    return value, inside, distance if blending in ("linear", "cosine") else np.ones_like(value)
+
+
+def reference(
+    tiles, places, shape, gain, offset, blending="linear", order=1, fill=0, dtype=None, valid=None
+):
     total, weights, last = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     count = np.zeros(shape, int)
     dtype = np.dtype(dtype or tiles[0].dtype)
@@ -60,7 +93,11 @@ def reference(tiles, places, shape, gain, offset, blending="linear", order=1, fi
         stop = np.clip(np.ceil(place).astype(int) + tile.shape, first, shape)
         box = tuple(map(slice, first, stop))
         at = np.indices(stop - first) + first[:, None, None, None] - place[:, None, None, None]
-        value, inside = sampled(tile, at, order)
+        if valid is None:
+            value, inside = sampled(tile, at, order)
+            factor = 1.0
+        else:
+            value, inside, factor = sampled_valid(tile, valid[t], at, order, blending)
         value = value * gain[t] + offset[t]
         if blending == "first":
             inside &= count[box] == 0
@@ -68,7 +105,7 @@ def reference(tiles, places, shape, gain, offset, blending="linear", order=1, fi
             value = np.where(count[box] > 0, np.fmax(total[box], value), value)
             total[box][inside] = value[inside]
         else:
-            w = weight(at, tile.shape, blending)
+            w = weight(at, tile.shape, blending) * factor
             total[box][inside] += (w * value)[inside]
             weights[box][inside] += w[inside]
         last[box][inside] = value[inside]
@@ -121,6 +158,84 @@ def test_moved_tiles_are_means_in_numpy_in_any_slabs(dtypes, data):
         np.testing.assert_allclose(got.astype("f8"), expected.astype("f8"), close, is_whole)
     else:
         np.testing.assert_array_equal(got, expected)
+
+
+@dtypes_drawn(DTYPES)
+@settings(max_examples=examples(40), deadline=None)
+@given(data=st.data())
+def test_valid_voxels_of_tiles_are_means_in_numpy_in_any_slabs(dtypes, data):
+    """Bit for bit, by masks, by a value without data, and by both."""
+    dtype = data.draw(st.sampled_from(dtypes), "dtype")
+    tiles, places = data.draw(mosaics(dtype))
+    n, rng = len(tiles), np.random.default_rng(data.draw(st.integers(0, 99), "seed"))
+    share = data.draw(st.sampled_from([0.0, 0.5, 0.97, 1.0]), "share")
+    valid = [rng.random(tile.shape) < share for tile in tiles]
+    masks = [v if k % 2 else v.astype("i4") * 3 for k, v in enumerate(valid)]
+    nodata = None
+    if data.draw(st.booleans(), "nodata"):
+        nodata = tiles[0].ravel()[0].item()
+        masks[0], valid[0] = None, np.ones(tiles[0].shape, bool)
+        same = [np.isnan(t) if nodata != nodata else t == nodata for t in tiles]
+        valid = [v & ~s for v, s in zip(valid, same, strict=True)]
+    blending = data.draw(st.sampled_from(sorted(BLENDINGS)), "blending")
+    order = data.draw(st.sampled_from([0, 1, 1]), "order")
+    gain, offset = np.linspace(0.5, 1.5, n), np.arange(n) - 1.5
+    how = {"blending": blending, "order": order, "fill": 3}
+    result = bv.fuse(tiles, places, gain=gain, offset=offset, mask=masks, nodata=nodata, **how)
+    where = places - np.array(result.origin)
+    expected = reference(tiles, where, result.shape, gain, offset, valid=valid, **how)
+    slab = tuple(data.draw(st.integers(1, m)) for m in result.shape)
+    got = bv.compute(result, runner=None, slab=slab, window=data.draw(st.sampled_from([None, 1])))
+    if blending == "cosine":
+        is_whole = np.dtype(dtype).kind in "iu"
+        close = 2e-3 if dtype == "f2" else 1e-6
+        np.testing.assert_allclose(got.astype("f8"), expected.astype("f8"), close, is_whole)
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_stored_tiles_with_masks_are_the_same_in_blocks(tmp_path, monkeypatch):
+    """Rotated tiles in blocks of few voxels; a mask of all voxels changes no bit."""
+    from beam_volumes.storage.sources import tiles as sources
+
+    rng = np.random.default_rng(0)
+    tiles = [voxels((20, 40, 44), "f4", k) for k in range(3)]
+    masks = [ndi.gaussian_filter(rng.normal(size=t.shape), 3) < 0.05 for t in tiles]
+    opened, stored = [], []
+    for k, (tile, mask) in enumerate(zip(tiles, masks, strict=True)):
+        bv.compute(bv.open(tile).to(tmp_path / f"{k}.zarr", chunks=(8, 16, 16)))
+        bv.compute(bv.open(mask).to(tmp_path / f"m{k}.zarr", chunks=(5, 20, 9)))
+        opened.append(bv.open(tmp_path / f"{k}.zarr"))
+        stored.append(bv.open(tmp_path / f"m{k}.zarr"))
+    transforms = np.tile(np.eye(3, 4), (3, 1, 1))
+    transforms[1, 1:, 1:3] = [[0.96, -0.28], [0.28, 0.96]]
+    transforms[:, :, 3] = [(0, 0, 0), (3.5, 10, 8), (-2, 5.25, 30)]
+    whole = bv.compute(bv.fuse(tiles, transforms, mask=masks), runner=None)
+    every = [np.ones(t.shape, bool) for t in tiles]
+    same = bv.compute(bv.fuse(tiles, transforms, mask=every), runner=None)
+    np.testing.assert_array_equal(same, np.asarray(bv.fuse(tiles, transforms)))
+    assert (whole != same).any()
+    monkeypatch.setattr(sources, "CELL_BYTES", 1 << 14)
+    fused = bv.fuse(opened, transforms, mask=stored)
+    assert fused.node.source.chunk != fused.shape
+    for slab in (None, (7, 20, 30)):
+        np.testing.assert_array_equal(bv.compute(fused, runner=None, slab=slab), whole)
+    assert "3 tiles; their chunks are read" in bv.plan(fused).explain(verbose=True)
+
+
+def test_masks_of_channels_and_planes_are_fused():
+    image = voxels((3, 20, 30), "u1", 2)
+    valid = np.indices((20, 18))[1] < 15
+    right = bv.open(image[..., 12:], axes="cyx")
+    damaged = bv.open(np.where(valid, image[..., :18], 255).astype("u1"), axes="cyx")
+    fused = bv.fuse([damaged, right], [(0, 0), (0, 12)], mask=[valid, None])
+    np.testing.assert_array_equal(np.asarray(fused), image)
+    masks = [np.ones((20, 30), bool), np.zeros((20, 30), bool)]
+    one = bv.fuse([image[0], image[1]], [(0, 0), (0, 0)], mask=masks)
+    np.testing.assert_array_equal(np.asarray(one), image[0])
+    assert np.asarray(bv.fuse([np.ones((1, 1), "u1")], [(0, 0)], nodata=1, fill=9)).tolist() == [
+        [9]
+    ]
 
 
 @settings(max_examples=examples(25))
@@ -254,6 +369,17 @@ REFUSED = {
     r"transforms\[1\] has numbers that are missing": lambda v: bv.fuse(
         [v, v], {"z": [0, 0], "y": [0, 1], "x": [1, None]}
     ),
+    "the mask of tile 1 is computed": lambda v: bv.fuse(
+        [v, v], [(0, 0, 0)] * 2, mask=[None, v > 0]
+    ),
+    "mask has 1 entries for 2 tiles": lambda v: bv.fuse([v, v], [(0, 0, 0)] * 2, mask=[v]),
+    "mask of tile 0 has dtype float32": lambda v: bv.fuse(
+        [v], [(0, 0, 0)], mask=np.ones((2, 3, 4), "f4")
+    ),
+    "shape 2 x 3 x 5, but needs 2 x 3 x 4": lambda v: bv.fuse(
+        [v], [(0, 0, 0)], mask=np.ones((2, 3, 5), "?")
+    ),
+    "nodata=-1 is not a value of uint8": lambda v: bv.fuse([v], [(0, 0, 0)], nodata=-1),
     "have a time axis": lambda v: bv.fuse(
         [bv.open(np.zeros((2, 3, 4, 5), "u1"), axes="tzyx")], [(0, 0, 0)]
     ),

@@ -56,7 +56,10 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "convolve": ({"weights": np.ones((3, 3, 3))},),
     "correlate": ({"weights": np.ones((3, 3, 3))},),
     "crop": ({"box": "1:9"},),
-    "fuse": ({"transforms": ((0, 0, 0), (0, 0, 30.5))},),
+    "fuse": (
+        {"transforms": ((0, 0, 0), (0, 0, 30.5))},
+        {"transforms": ((0, 0, 0), (0, 0, 30.5)), "nodata": 0},
+    ),
     "fftconvolve": ({"weights": np.ones((3, 3, 3))},),
     "generic_gradient_magnitude": ({"derivative": "sobel"},),
     "histogram": ({"bins": 8, "range": (0, 8)},),

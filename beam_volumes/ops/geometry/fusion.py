@@ -16,10 +16,11 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
 from beam_volumes.ops.geometry.rearrange import check_indexable, refuse_empty
 from beam_volumes.ops.geometry.transforms import matrices_of
+from beam_volumes.ops.geometry.validity import masks_of, nodata_of
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import constant_in, triple
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.storage.sources.source import DTYPES
+from beam_volumes.storage.sources.source import DTYPES, Source
 from beam_volumes.storage.sources.tiles import fused, inverted
 
 #: Positions that are this close to a whole voxel, in voxels, are rounded to it.
@@ -40,6 +41,8 @@ def fuse(
     dtype: DTypeLike | None = None,
     gain: float | Sequence[float] = 1.0,
     offset: float | Sequence[float] = 0.0,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
 ) -> Volume:
     """Fuse overlapping tiles into one volume.
 
@@ -84,6 +87,13 @@ def fuse(
         Factor for the voxels; one value for all tiles or one per tile.
     offset : float or sequence of float, default: 0.0
         Number to add after applying ``gain``; one value for all tiles or one per tile.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are used: one mask for all tiles, or a list with a mask or
+        None for each tile. A mask has the shape of its tile, one channel, and bool or integer
+        voxels. Masks are opened volumes, like tiles.
+    nodata : float, optional
+        The value of voxels without data in the tiles, such as 0 for black borders. They are not
+        used.
 
     Returns
     -------
@@ -94,10 +104,11 @@ def fuse(
     ------
     ValueError
         If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
-        is computed instead of opened.
+        is computed instead of opened. If a mask differs from its tile in shape, axes or voxel size,
+        or the number of masks is wrong.
     TypeError
         If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
-        different dtypes, or are bool and would be interpolated or averaged.
+        different dtypes, or are bool and would be interpolated or averaged. If a mask has floats.
 
     See Also
     --------
@@ -111,6 +122,12 @@ def fuse(
     with ``verbose=True`` shows how often on average. The bytes that a plan reads are counted in
     blocks of the result. If several runs need the result, write it once. Values are computed as
     float64, from positions in the whole volume, and summed in the order of the tiles.
+
+    With ``mask`` or ``nodata``, a tile covers a position if its nearest voxel is valid. Values are
+    interpolated between valid voxels only. Weights of ``"linear"`` and ``"cosine"`` also decrease
+    within 8 voxels of voxels that are not valid. Distances are sums of steps along the axes, also
+    between slices. Blocks read a margin of 8 voxels for this. Voxels that no tile covers are
+    ``fill``.
 
     References
     ----------
@@ -145,6 +162,7 @@ def fuse(
     matrices = _matrices(opened, which, space, transforms)
     if of_tiles is not None and not physical:
         _check_scales(of_tiles, matrices[0], opened, which)
+    masks = [] if mask is None else masks_of(mask, [opened[k] for k in which], "fuse", "tile")
     grid = _Grid.of(opened, which, space, of_tiles, matrices, physical, voxel_size)
     start, whole = grid.bounding_box() if shape is None else ([0, 0, 0], _shape(first, shape))
     check_indexable(whole, "fuse: the extent of all tiles")
@@ -159,6 +177,8 @@ def fuse(
         "order": order,
         "blending": blending,
         "fill": constant_in(target, fill, "fill", "fuse"),
+        "masks": _sources_of(masks),
+        "nodata": nodata_of(nodata, first.dtype, "fuse"),
     }
     nodes = tuple(
         SourceNode.of(
@@ -252,6 +272,21 @@ def _source(tile: Volume, channel: int, which: np.ndarray, k: int) -> Any:
             "from storage; write it first, or apply the operation to the fused volume"
         )
     return node.source
+
+
+def _sources_of(masks: Sequence[Volume | None]) -> list[Source | None]:
+    """Return the source of each mask; masks that are equal objects have one source."""
+    found = dict[int, Source]()
+    for k, mask in enumerate(masks):
+        if mask is None or id(mask) in found:
+            continue
+        if not isinstance(mask.node, SourceNode):
+            raise ValueError(
+                f"fuse: the mask of tile {k} is computed ({mask.node.name}), and masks are read from "
+                "storage; write it first"
+            )
+        found[id(mask)] = mask.node.source
+    return [None if mask is None else found[id(mask)] for mask in masks]
 
 
 def _of_tiles(value: Any, tiles: int, what: str) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.geometry.fusion import BLENDINGS, blend, tile_boxes, voxels_of_cells
+from beam_volumes.kernels.geometry.masked_fusion import FADE, blend_valid, fade
 from beam_volumes.storage.places.context import callback, threads, waiting_context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec
@@ -45,20 +46,20 @@ class TilesReader(TokenOfFields):
 
     @cached_property
     def portable(self) -> bool:
-        return all(part.portable for part in self.parts)
+        return all(part.portable for part in self._sources)
 
     @cached_property
     def remote(self) -> bool:
-        return any(part.reader.remote for part in self.parts)
+        return any(part.reader.remote for part in self._sources)
 
     @cached_property
     def extents(self) -> tuple[Extent, ...]:
-        return tuple(extent for part in self.parts for extent in part.reader.extents)
+        return tuple(extent for part in self._sources for extent in part.reader.extents)
 
     @cached_property
     def decode_bytes(self) -> int:
         """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
-        inner = max(max(part.decode_bytes, 2 * part.chunk_bytes) for part in self.parts)
+        inner = max(max(part.decode_bytes, 2 * part.chunk_bytes) for part in self._sources)
         voxels = self._voxels_of_cells[0] + math.prod(self.cell)
         return voxels * self._itemsize + inner
 
@@ -73,6 +74,11 @@ class TilesReader(TokenOfFields):
         return (
             f"{len(self.which)} tiles; their chunks are read {self.times_read:.2g} times on average"
         )
+
+    @property
+    def _sources(self) -> tuple[Source, ...]:
+        """Everything that is read."""
+        return self.parts
 
     def token(self) -> str:
         return self._token
@@ -115,13 +121,14 @@ class TilesReader(TokenOfFields):
         ends = np.cumsum(sizes)
         dtype = kernel_dtype(self.parts[0].dtype)
         data = np.empty(int(sizes.sum()), np.uint8 if dtype.kind == "b" else dtype)
-        for t, box, end, size in zip(tiles, boxes, ends, sizes, strict=True):
-            into = data[end - size : end].reshape(box[:, 1] - box[:, 0])
-            into[...] = self._voxels(int(t), tuple(slice(int(a), int(b)) for a, b in box))
+        parts = [
+            (int(t), box, data[end - size : end].reshape(box[:, 1] - box[:, 0]))
+            for t, box, end, size in zip(tiles, boxes, ends, sizes, strict=True)
+        ]
+        blended = self._loaded(parts, data)
         dtype = kernel_dtype(self.dtype)
         result = np.empty(out.shape, np.uint8 if dtype.kind == "b" else dtype)
-        blend(
-            data,
+        blended(
             ends - sizes,
             boxes,
             self.bounds[tiles],
@@ -134,12 +141,13 @@ class TilesReader(TokenOfFields):
         )
         out[...] = result
 
-    def _voxels(self, t: int, box: tuple[slice, ...]) -> np.ndarray:
-        part = self.parts[self.which[t]]
-        array = part.array
-        if array is not None:
-            return array[box]
-        return part.open()[box].read().result()  # type: ignore[no-any-return]
+    def _loaded(
+        self, parts: Sequence[tuple[int, np.ndarray, np.ndarray]], data: np.ndarray
+    ) -> Callable[..., None]:
+        """Read boxes of tiles into parts of ``data``, and return the kernel that blends it."""
+        for t, box, into in parts:
+            into[...] = _voxels(self.parts[self.which[t]], box)
+        return partial(blend, data)
 
     def _near(self, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """Return the tiles that may overlap a box, in order, by their range along one axis."""
@@ -179,6 +187,75 @@ class TilesReader(TokenOfFields):
         return voxels_of_cells(np.array(self.shape), np.array(self.cell), order, *where)
 
 
+@dataclass(frozen=True, eq=False)
+class ValidTilesReader(TilesReader):
+    """Tiles with voxels that are not valid."""
+
+    masks: tuple[Source, ...]  #: The different masks
+    which_mask: np.ndarray  #: (tiles,); the number of each tile's mask, or -1
+    nodata: Any  #: The value of voxels that are not valid, of the dtype of the tiles; or None
+
+    @property
+    def _sources(self) -> tuple[Source, ...]:
+        return (*self.parts, *self.masks)
+
+    @cached_property
+    def decode_bytes(self) -> int:
+        """Also the distances of all voxels, and the voxels and the mask of a tile with a margin."""
+        extent = np.ceil(np.einsum("tab,b->ta", abs(self.inverse), self.cell)) + 3 + 2 * FADE
+        margin = int(np.minimum(extent, self._extent).prod(axis=1).max())
+        own = max(source.dtype.itemsize for source in self._sources)
+        return int(super().decode_bytes + self._voxels_of_cells[0] + margin * (2 * own + 3))
+
+    @property
+    def remark(self) -> str:
+        return f"{super().remark}, without margins of {FADE} voxels around blocks"
+
+    def moved(self, move: Callable[[Spec], Spec]) -> ValidTilesReader:
+        parts, masks = (
+            tuple(source.moved(source.name, move) for source in sources)
+            for sources in (self.parts, self.masks)
+        )
+        return replace(self, parts=parts, masks=masks)
+
+    def _loaded(
+        self, parts: Sequence[tuple[int, np.ndarray, np.ndarray]], data: np.ndarray
+    ) -> Callable[..., None]:
+        near, begin = np.empty(data.size, np.uint8), 0
+        for t, box, into in parts:
+            where = near[begin : begin + into.size].reshape(into.shape)
+            begin += into.size
+            if self.nodata is None and self.which_mask[t] < 0:
+                into[...], where[...] = _voxels(self.parts[self.which[t]], box), FADE
+                continue
+            low = np.maximum(box[:, 0] - FADE, 0)
+            high = np.minimum(box[:, 1] + FADE, self._extent[t])
+            outer = np.stack([low, high], axis=1)
+            inner = tuple(slice(int(a), int(b)) for a, b in box - low[:, None])
+            valid = np.ones(high - low, bool)
+            if self.which_mask[t] >= 0:
+                valid &= _voxels(self.masks[self.which_mask[t]], outer) != 0
+            if self.nodata is None:
+                into[...] = _voxels(self.parts[self.which[t]], box)
+            else:
+                voxels = _voxels(self.parts[self.which[t]], outer)
+                valid &= voxels == voxels if np.isnan(self.nodata) else voxels != self.nodata
+                into[...] = voxels[inner]
+            distances = valid.view(np.uint8)
+            fade(distances)
+            where[...] = distances[inner]
+        return partial(blend_valid, data, near)
+
+
+def _voxels(source: Source, box: np.ndarray) -> np.ndarray:
+    """Read a box, (3, 2)."""
+    slices = tuple(slice(int(a), int(b)) for a, b in box)
+    array = source.array
+    if array is not None:
+        return array[slices]
+    return source.open()[slices].read().result()  # type: ignore[no-any-return]
+
+
 def different(matrices: np.ndarray) -> np.ndarray:
     """Return the first of equal matrices, or all if they differ; most tiles are only moved."""
     return matrices[:1] if (matrices == matrices[:1]).all() else matrices
@@ -201,15 +278,22 @@ def fused(
     order: int,
     blending: str,
     fill: float,
+    masks: Sequence[Source | None] = (),
+    nodata: Any = None,
 ) -> Source:
     """Return the volume of some tiles of one dtype; ``which`` has the number of each tile among ``parts``.
 
     ``matrices`` are ``inverse`` and ``shift`` of `TilesReader`, ``corrections`` are ``gain`` and ``offset``.
+    ``masks`` has a mask or None for each tile.
     """
     cell = _cell(parts, shape, dtype.itemsize)
-    reader = TilesReader(
-        tuple(parts), which, shape, dtype, *matrices, *corrections, order, blending, fill, cell
-    )
+    how = tuple(parts), which, shape, dtype, *matrices, *corrections, order, blending, fill, cell
+    reader = TilesReader(*how)
+    if nodata is not None or any(mask is not None for mask in masks):
+        known = {id(mask): mask for mask in masks if mask is not None}
+        numbers = {key: k for k, key in enumerate(known)}
+        which_mask = np.array([numbers.get(id(mask), -1) for mask in masks] or [-1] * len(which))
+        reader = ValidTilesReader(*how, tuple(known.values()), which_mask, nodata)
     return Source(
         name=f"fusion of {len(which)} tiles ({parts[0].name}, ...)",
         shape=shape,
@@ -217,7 +301,7 @@ def fused(
         chunk=cell,
         space=space,
         reader=reader,
-        encoded=any(part.encoded for part in parts),
+        encoded=any(source.encoded for source in reader._sources),
     )
 
 

@@ -28,6 +28,7 @@ from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.registration.trends import Trend
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrix_columns
+from beam_volumes.ops.geometry.validity import check_mask, marked_volume, nodata_of
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.runs.console import shown_progress
@@ -53,6 +54,8 @@ def register_slices(
     max_side: int = 1024,
     trend: str | float = "keep",
     prior: Any = None,
+    mask: Volume | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform that aligns each slice with its neighbours.
@@ -97,6 +100,11 @@ def register_slices(
         Transforms with the true slow movement, such as positions of the stage or an earlier
         alignment, as accepted by `apply_transforms`. They replace the movement that ``trend``
         removes, smoothed in the same way.
+    mask : Volume or numpy.ndarray, optional
+        Only voxels with a nonzero mask are compared. A mask has the shape of the stack, and bool or
+        integer voxels.
+    nodata : float, optional
+        The value of voxels without data, such as 0 for black parts. They are not compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -115,10 +123,11 @@ def register_slices(
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, time points, no voxels,
-        or no axes z, y and x. With ``method="keypoints"``, also if scikit-image is not installed or
-        no two slices share keypoints.
+        or no axes z, y and x. If the mask differs in shape, axes or voxel size. With
+        ``method="keypoints"``, also if scikit-image is not installed or no two slices share
+        keypoints.
     TypeError
-        If ``stack`` is neither a volume nor an array.
+        If ``stack`` or ``mask`` is neither a volume nor an array, or ``mask`` has floats.
 
     See Also
     --------
@@ -143,16 +152,21 @@ def register_slices(
     follow the tissue less closely. After the trend is removed, an explicit ``reference`` is not
     moved, except with ``prior``.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
-    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
+    missing. Correlations, shifts and the test for chance use only voxels that both slices have. All
+    other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
+    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
+    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A slice
+    without valid voxels has no link.
 
     References
     ----------
     C. D. Kuglin and D. C. Hines, "The phase correlation image alignment method", 1975; S. Baker and
     I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision 56, 2004;
-    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004; W. S.
-    Cleveland, "Robust locally weighted regression and smoothing scatterplots", Journal of the
-    American Statistical Association 74, 1979.
+    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004;
+    D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
+    Processing 21, 2012; W. S. Cleveland, "Robust locally weighted regression and smoothing
+    scatterplots", Journal of the American Statistical Association 74, 1979.
 
     Examples
     --------
@@ -166,8 +180,8 @@ def register_slices(
     >>> aligned = bv.apply_transforms(stack, table)
     """
     name = "register_slices"
-    v, factor, thin = _thin_slices(stack, max_side)
-    needs = needs_of_slices(v, neighbours=neighbours, max_side=max_side)
+    v, factor, thin = _thin_slices(stack, max_side, mask, nodata)
+    needs = needs_of_slices(v, neighbours=neighbours, max_side=max_side, mask=mask, nodata=nodata)
     size, count = v.space.voxel_size, v.shape[0]
     spacing = np.array((size or (1.0,) * 3)[1:])
     slow = Trend.of(trend, prior, v.shape, spacing, model, reference, name)
@@ -182,15 +196,23 @@ def register_slices(
 
 
 def needs_of_slices(
-    stack: Volume, *, neighbours: int = 3, max_side: int = 1024, **others: Any
+    stack: Volume,
+    *,
+    neighbours: int = 3,
+    max_side: int = 1024,
+    mask: Any = None,
+    nodata: float | None = None,
+    **others: Any,
 ) -> Needs:
     """Return what `register_slices` needs."""
-    v, _, thin = _thin_slices(stack, max_side)
+    v, _, thin = _thin_slices(stack, max_side, mask, nodata)
     reach = par.whole_number(neighbours, "neighbours", "register_slices")
     return Needs(thin, 1, thin.nbytes, thin.size // v.shape[0], reach, "max_side")
 
 
-def _thin_slices(stack: Volume, max_side: int) -> tuple[Volume, int, Volume]:
+def _thin_slices(
+    stack: Volume, max_side: int, mask: Any, nodata: float | None
+) -> tuple[Volume, int, Volume]:
     """Return a stack, the factor by which its planes are downsampled, and the result."""
     name = "register_slices"
     v = refuse_empty(one_channel(as_volume(stack)), name)
@@ -199,7 +221,11 @@ def _thin_slices(stack: Volume, max_side: int) -> tuple[Volume, int, Volume]:
             f"{name}: the volume has the axes {', '.join(v.axes)}; z, y and x are needed"
         )
     factor = _factor(v.shape[1:], max_side, name)
-    return v, factor, v if factor == 1 else downsample(v.astype("f4"), (1, factor, factor))
+    of_stack = None if mask is None else one_channel(as_volume(mask))
+    if of_stack is not None:
+        check_mask(of_stack, v, name, "the stack")
+    empty = nodata_of(nodata, v.dtype, name)
+    return v, factor, marked_volume(v, of_stack, empty, (1, factor, factor))
 
 
 @documented
@@ -214,6 +240,8 @@ def register_frames(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 256,
+    mask: Volume | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform that aligns each frame with the frames around it.
@@ -243,6 +271,11 @@ def register_frames(
     max_side : int, default: 256
         Maximum extent of the compared frames: longer axes are downsampled by an integer factor. The
         error of shifts is about 0.05 downsampled voxels.
+    mask : Volume or numpy.ndarray, optional
+        Only voxels with a nonzero mask are compared: a mask of the shape of the movie, or of one
+        frame for all frames.
+    nodata : float, optional
+        The value of voxels without data. They are not compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -259,9 +292,10 @@ def register_frames(
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, no time axis, or no
-        voxels. With ``method="keypoints"``, also for the reasons listed in `register_slices`.
+        voxels. If the mask differs in shape, axes or voxel size. With ``method="keypoints"``, also
+        for the reasons listed in `register_slices`.
     TypeError
-        If ``movie`` is neither a volume nor an array.
+        If ``movie`` or ``mask`` is neither a volume nor an array, or ``mask`` has floats.
 
     See Also
     --------
@@ -292,11 +326,14 @@ def register_frames(
     """
     name = "register_frames"
     v, factor = _frames(movie, max_side)
-    needs = needs_of_frames(v, neighbours=neighbours, max_side=max_side)
+    of_movie, empty = _mask_of_movie(mask, v), nodata_of(nodata, v.dtype, name)
+    needs = needs_of_frames(
+        v, neighbours=neighbours, max_side=max_side, mask=of_movie, nodata=nodata
+    )
 
     def frame(t: int) -> np.ndarray:
         with reserved(needs.occupied):
-            return np.asarray(_small_frame(v, t, factor))
+            return np.asarray(_small_frame(v, t, factor, of_movie, empty))
 
     size, count = v.space.voxel_size, v.shape[0]
     images = _Images(name, "t", v.space.axes, count, frame, factor, size, needs.threads)
@@ -306,12 +343,19 @@ def register_frames(
 
 
 def needs_of_frames(
-    movie: Volume, *, neighbours: int = 3, max_side: int = 256, **others: Any
+    movie: Volume,
+    *,
+    neighbours: int = 3,
+    max_side: int = 256,
+    mask: Any = None,
+    nodata: float | None = None,
+    **others: Any,
 ) -> Needs:
     """Return what `register_frames` needs."""
     v, factor = _frames(movie, max_side)
     reach = par.whole_number(neighbours, "neighbours", "register_frames")
-    small = _small_frame(v, 0, factor)
+    empty = nodata_of(nodata, v.dtype, "register_frames")
+    small = _small_frame(v, 0, factor, _mask_of_movie(mask, v), empty)
     images = min(reach + 1, v.shape[0]) * small.nbytes
     return Needs(small, v.shape[0], images, small.size, reach, "max_side")
 
@@ -328,8 +372,29 @@ def _frames(movie: Volume, max_side: int) -> tuple[Volume, int]:
     return v, _factor(v.shape[1:], max_side, name)
 
 
-def _small_frame(movie: Volume, t: int, factor: int) -> Volume:
-    return downsample(movie[t].astype("f4"), factor)
+def _mask_of_movie(mask: Any, movie: Volume) -> Volume | None:
+    """Return the mask of a movie, with or without an axis of time."""
+    if mask is None:
+        return None
+    name, found = "register_frames", one_channel(as_volume(mask))
+    if found.space.times not in (0, movie.space.times):
+        raise ValueError(
+            f"{name}: the mask has {found.space.times} time points, and the movie {movie.space.times}; "
+            "give a mask of each frame, or of one"
+        )
+    check_mask(found[0] if found.space.times else found, movie[0], name, "the movie")
+    return found
+
+
+def _small_frame(
+    movie: Volume, t: int, factor: int, mask: Volume | None, nodata: float | None
+) -> Volume:
+    if mask is not None and mask.space.times:
+        mask = mask[t]
+    frame = movie[t]
+    if mask is None and nodata is None:
+        return downsample(frame.astype("f4"), factor)
+    return marked_volume(frame, mask, nodata, (factor,) * frame.ndim)
 
 
 def _factor(shape: Sequence[int], max_side: int, name: str) -> int:
