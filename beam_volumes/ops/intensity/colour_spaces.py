@@ -250,8 +250,10 @@ def _weighted(
 ) -> Volume:
     """Add three volumes with weights, after a lookup of integers in a table."""
     table = np.empty(0) if table is None else table
-    numbers = tuple(float(w) for w in weights)
-    return stage_of_volumes(OfThree(name, np.dtype("f8"), colour.SUM, table, numbers), three)
+    red, green, blue = (float(w) for w in weights)
+    return stage_of_volumes(
+        OfThree(name, np.dtype("f8"), colour.SUM, table, (red, green, blue)), three
+    )
 
 
 @lru_cache(maxsize=4)

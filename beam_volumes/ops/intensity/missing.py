@@ -214,7 +214,7 @@ def fill_missing(
     value, reach = volume.dtype.type(nodata), min(gap, max(0, n - 1))
 
     def one(v: Volume) -> Volume:
-        is_empty = np.isnan(v) if value != value else v == value
+        is_empty: Any = np.isnan(v) if value != value else v == value
         flags = statistics.all(is_empty, others_of(v, along))
         formula = Sources(name, linear, gap)
         numbers = FormulaValue.of(formula, (flags.value,), np.dtype(np.float64), (3, n))

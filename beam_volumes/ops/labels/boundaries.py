@@ -335,7 +335,8 @@ def _below(three: list[Volume], alpha: float, saturation: float) -> list[Volume]
             hue, own, value = channels(rgb2hsv(stack(three, _RGB)))
             three = list(channels(hsv2rgb(stack([hue, own * float(saturation), value]))))
         else:
-            three = [np.maximum(np.maximum(three[0], three[1]), three[2])] * 3
+            grey: Any = np.maximum(np.maximum(three[0], three[1]), three[2])
+            three = [grey] * 3
     of = three[0].dtype.type
     return [v * of(alpha) + of(1 - alpha) for v in three]
 
