@@ -156,6 +156,17 @@ def test_nan():
     np.testing.assert_allclose(ours[finite], expected[finite], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("how", [{}, {"percentiles": (5, 95)}, {"axis": "x"}])
+def test_channels_and_time_points_are_separate(how):
+    x = voxels((2, 3, 4, 9, 8), "u1", 5)
+    for axes in ("tczyx", "czyx", "tzyx"):
+        given = x if len(axes) == 5 else x[0]
+        ours = np.asarray(bv.normalize_slices(bv.open(given, axes=axes), **how))
+        for at in np.ndindex(given.shape[:-3]):
+            one = np.asarray(bv.normalize_slices(given[at], **how))
+            np.testing.assert_array_equal(ours[at], one)
+
+
 def test_recipes_have_it():
     assert operations()["normalize_slices"].required == ("volume",)
 

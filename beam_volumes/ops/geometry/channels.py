@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -120,3 +120,10 @@ def channels(volume: Volume) -> tuple[Volume, ...]:
     if not v.space.has_channels:
         return (v,)
     return tuple(Volume(node, v.space.of_one("c")) for node in v.nodes)
+
+
+def each_channel(function: Callable[[Volume], Volume], volume: Volume) -> Volume:
+    """Apply a function of one channel to all channels of a volume."""
+    if not volume.space.has_channels:
+        return function(volume)
+    return stack([function(v) for v in channels(volume)], volume.channels or None)

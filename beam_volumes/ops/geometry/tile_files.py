@@ -344,9 +344,11 @@ def _save_matrix(
             f"{name}: source for {os.fspath(target)!r} must be the fixed and the moving volume, such as "
             "[fixed, moving]"
         )
-    pair = [as_volume(open_volume(v) if isinstance(v, str | os.PathLike) else v) for v in source]
-    here, there = frames(*pair, unit, direction, name)
-    axes, given = pair[0].space.axes, transforms
+    fixed, moving = (
+        as_volume(open_volume(v) if isinstance(v, str | os.PathLike) else v) for v in source
+    )
+    here, there = frames(fixed, moving, unit, direction, name)
+    axes, given = fixed.space.axes, transforms
     if isinstance(given, np.ndarray | list | tuple) and np.ndim(given) == 2:
         given = [given]
     (matrix,), (place,) = matrices_of(given, axes, 1, name, "pair of volumes")

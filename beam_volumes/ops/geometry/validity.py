@@ -65,7 +65,8 @@ def nodata_of(nodata: Any, dtype: np.dtype, name: str) -> float | None:
     if isinstance(nodata, str) or not np.isscalar(nodata):
         raise TypeError(f"{name}: nodata={nodata!r} is not a number")
     try:
-        number = dtype.type(nodata) if representable(nodata, dtype) else None
+        value: Any = nodata
+        number = dtype.type(value) if representable(value, dtype) else None
     except (TypeError, ValueError):
         raise TypeError(f"{name}: nodata={nodata!r} is not a number") from None
     if number is None:

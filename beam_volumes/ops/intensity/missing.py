@@ -12,7 +12,7 @@ from beam_volumes.base.geometry import Halo
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
-from beam_volumes.ops.geometry.channels import channels, stack
+from beam_volumes.ops.geometry.channels import each_channel
 from beam_volumes.ops.intensity.slice_contrast import across, others_of
 from beam_volumes.ops.measure import statistics
 from beam_volumes.ops.parameters import checks as par
@@ -195,7 +195,7 @@ def fill_missing(
     """
     name = "fill_missing"
     volume = as_volume(volume)
-    _, along = across(volume, axis, name)
+    along = across(volume, axis, name)
     if method not in ("nearest", "linear"):
         raise ValueError(f'{name}: method={method!r}; use "nearest" or "linear"')
     if (missing is None) == (nodata is None):
@@ -220,9 +220,7 @@ def fill_missing(
         numbers = FormulaValue.of(formula, (flags.value,), np.dtype(np.float64), (3, n))
         return _filled(v, along, reach, reach, numbers)
 
-    if not volume.space.has_channels:
-        return one(volume)
-    return stack([one(v) for v in channels(volume)], volume.channels)
+    return each_channel(one, volume)
 
 
 def _filled(volume: Volume, axis: int, before: int, after: int, sources: Value) -> Volume:

@@ -17,6 +17,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import curve as kernels
 from beam_volumes.ops.filters.linear import accumulator
+from beam_volumes.ops.geometry.channels import each_channel
 from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
 from beam_volumes.ops.measure import reductions
 from beam_volumes.ops.measure.distributions import percentile
@@ -179,23 +180,30 @@ def normalize_slices(
     """
     volume = as_volume(volume)
     name = "normalize_slices"
-    others, along = across(volume, axis, name)
+    along = across(volume, axis, name)
     if percentiles is None:
         if not (isinstance(out_range, str) and out_range == "dtype"):
             raise TypeError(f"{name}: out_range={out_range!r} needs percentiles; give percentiles=")
-        numbers = _of_moments(volume, others, mean, std, mask, nan)
         result = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
     else:
         if mean is not None or std is not None:
             raise TypeError(f"{name}: give percentiles, or mean and std, not both")
-        numbers = _of_percentiles(volume, others, percentiles, out_range, mask, nan)
         result = dtype_for(volume, out_range, dtype)
     stage = ShiftAndScale(name, kernel_dtype(result), along)
-    return stage_in(result, volume, stage, numbers)
+
+    def normalized(v: Volume) -> Volume:
+        axes = others_of(v, along)
+        if percentiles is None:
+            numbers = _of_moments(v, axes, mean, std, mask, nan)
+        else:
+            numbers = _of_percentiles(v, axes, percentiles, out_range, mask, nan)
+        return stage_in(result, v, stage, numbers)
+
+    return each_channel(normalized, volume)
 
 
-def across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]:
-    """Return the axes of a slice, by number in the volume, and the axis of z, y, x across slices."""
+def across(volume: Volume, axis: int | str, name: str) -> int:
+    """Return the axis of z, y, x across slices."""
     if isinstance(axis, str):
         if axis not in volume.axes:
             raise ValueError(
@@ -205,7 +213,7 @@ def across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]:
     along = par.axis_of(volume, axis, name)
     if len(volume.space.axes) < 2:
         raise ValueError(f"{name}: a volume of shape {volume.shape} has no slices; keep two axes")
-    return others_of(volume, along), along
+    return along
 
 
 def others_of(volume: Volume, along: int) -> list[int]:

@@ -94,8 +94,8 @@ def register(
     by phase correlation, and then by least squares of intensities, over levels of half the extent
     each. Intensities may differ by a gain and an offset, but not in kind.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
-    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    NaN and infinite voxels are missing and not compared. There is no mask: zeros are ordinary
+    voxels, so a border of zeros is aligned as well.
 
     References
     ----------
