@@ -8644,8 +8644,8 @@ def label2rgb(
     Notes
     -----
     Pointwise: no halo. ``kind="overlay"`` needs no sweeps beyond those for the inputs.
-    ``kind="avg"`` needs two sweeps: one for exact means of all labels, and one to write them. No
-    worker holds all means.
+    ``kind="avg"`` needs two sweeps: one for the means of all labels, and one to write them. Means
+    are exact and rounded once, to float64. No worker holds all means.
 
     References
     ----------

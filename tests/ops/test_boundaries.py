@@ -141,6 +141,12 @@ def test_mean_colours_of_time_points_and_odd_images():
     for t in range(2):
         one = bv.label2rgb(labels[t], bv.open(image[t], axes="czyx"), kind="avg", bg_label=2)
         np.testing.assert_array_equal(found[t], bv.compute(one, runner=None))
+    beside, grey = np.array([[0, 5, 5, 7]]), np.array([[np.nan, 1.0, 4.0, 9.0]])
+    for colour, first in ((None, np.nan), ((0, 0, 0), 0)):
+        found = np.asarray(bv.label2rgb(beside, grey, kind="avg", bg_color=colour))
+        np.testing.assert_array_equal(found, [[[first, 2.5, 2.5, 9]]] * 3)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        np.asarray(bv.label2rgb(beside, grey[:, ::-1], kind="avg"))
     empty = bv.label2rgb(np.zeros((0, 4), "u1"), np.zeros((0, 4), "f4"), kind="avg")
     assert bv.compute(empty, runner=None).shape == (3, 0, 4)
     bad = np.full((1, 3), np.nan, "f4")

@@ -73,7 +73,9 @@ def test_diffusion_of_flat_and_extreme_voxels(name):
     found = np.asarray(diffuse(signs, number_of_iterations=9))
     assert np.isfinite(found).all() and np.abs(found).max() <= 3e38
     for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="NaN or infinite"):
+        with pytest.raises(
+            ValueError, match="diffusion: a voxel is NaN or infinite, or the square"
+        ):
             np.asarray(diffuse(np.where(signs > 0, bad, signs)))
 
 

@@ -155,6 +155,12 @@ def test_kinds_of_branches():
     assert np.isnan(table["tortuosity"][alone])
 
 
+def test_distances_elsewhere_do_not_matter():
+    lines = np.array([[1, 1, 1, 0], [0, 0, 0, 1]])
+    table = bv.compute(bv.skeleton_table(lines, np.where(lines, 2.0, np.nan)), runner=None)
+    assert table["radius_mean"].to_pylist() == [2.0]
+
+
 def test_voxel_sizes_and_computed_distances():
     mask = np.zeros((3, 4, 9), bool)
     mask[1, 2] = True

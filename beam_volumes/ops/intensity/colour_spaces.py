@@ -221,7 +221,7 @@ def hsv2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
     hue, saturation, value = (_unit(v) for v in three)
     made = []
     for start in (5.0, 3.0, 1.0):  # sixths of the circle at which red, green and blue begin
-        at = np.remainder(hue * 6.0 + start, 6.0)
+        at = np.remainder(np.remainder(hue, 1.0) * 6.0 + start, 6.0)
         share = clip(np.minimum(at, 4.0 - at), 0.0, 1.0)
         made.append((value * (1.0 - saturation * share)).astype(result))
     return stack(made, ("red", "green", "blue"))
@@ -230,10 +230,12 @@ def hsv2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
 def _white(illuminant: Any, observer: Any, name: str) -> tuple[float, float, float]:
     """Return X, Y and Z of white."""
     light, angle = str(illuminant).upper(), str(observer).upper()
+    if not isinstance(observer, str):
+        raise TypeError(f"{name}: observer={observer!r}; use {', '.join(map(repr, _OBSERVERS))}")
     if light not in _WHITE:
         raise ValueError(f"{name}: illuminant={illuminant!r}; use {', '.join(_WHITE)}")
     if angle not in _OBSERVERS:
-        raise ValueError(f"{name}: observer={observer!r}; use {', '.join(_OBSERVERS)}")
+        raise ValueError(f"{name}: observer={observer!r}; use {', '.join(map(repr, _OBSERVERS))}")
     known = _WHITE[light]
     x, z = known[_OBSERVERS.index(angle)] or known[0]  # R equals 2 for the other lights
     return x, 1.0, z

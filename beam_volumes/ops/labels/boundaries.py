@@ -272,8 +272,8 @@ def label2rgb(
     Notes
     -----
     Pointwise: no halo. ``kind="overlay"`` needs no sweeps beyond those for the inputs.
-    ``kind="avg"`` needs two sweeps: one for exact means of all labels, and one to write them. No
-    worker holds all means.
+    ``kind="avg"`` needs two sweeps: one for the means of all labels, and one to write them. Means
+    are exact and rounded once, to float64. No worker holds all means.
 
     References
     ----------
@@ -356,12 +356,15 @@ def _mean_colours(
         zero, of = labels == labels.dtype.type(0), labels.dtype.type
         regions = where(outside, of(0), where(zero, of(background), labels))
     made: dict[int, Volume] = {}
+    of = image.dtype.type
     for v in three:
         if id(v) not in made:
-            table = regionprops_table(regions, v, ["intensity_mean"], nan=nan)
+            inside = where(
+                regions == regions.dtype.type(0), of(0), v
+            )  # NaN in the background is fine
+            table = regionprops_table(regions, inside, ["intensity_mean"], nan=nan)
             mean = relabel(regions, table, missing=0, dtype=np.float64)
             made[id(v)] = mean.astype(image.dtype)
-    of = image.dtype.type
     return stack(
         [
             where(outside, v if colour is None else of(c), made[id(v)])

@@ -198,7 +198,9 @@ def skeleton_table(
         extremes_of_labels(places, junctions, "intensity_max"),
     ]
     if distances is not None:
-        tables.append(region_table(branches, operands[1], ["intensity_mean"], None, nan, name))
+        zero = distances.dtype.type(0)
+        of_branches = where(in_branch, operands[1], zero)  # NaN elsewhere is fine
+        tables.append(region_table(branches, of_branches, ["intensity_mean"], None, nan, name))
     step = Branches(
         name,
         tuple(shape[a] for a in visible),

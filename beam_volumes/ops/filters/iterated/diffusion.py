@@ -15,7 +15,8 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.filters.iterated import diffusion
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.filters.stages import Neighbourhood
-from beam_volumes.ops.measure.reductions import mean
+from beam_volumes.ops.measure.folds import Mean
+from beam_volumes.ops.measure.reductions import fold
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import stage_of
 from beam_volumes.ops.parameters.docs import documented, documented_like
@@ -41,6 +42,17 @@ class SquaredGradient(Neighbourhood):
 
     def parameters(self) -> tuple[Any, ...]:
         return (self.scales,)
+
+
+class MeanSquare(Mean):
+    """The mean of `SquaredGradient`."""
+
+    def strict(self, bad: int) -> None:
+        if bad:
+            raise ValueError(
+                f"{self.name}: a voxel is NaN or infinite, or the square of a gradient is too large for "
+                "float64; replace such voxels, as by np.nan_to_num, or divide the volume by a number"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +261,9 @@ def _diffused(
         one = Volume((node,), volume.space.of_one("c"))
         for k in range(times):
             if k % interval == 0:
-                average = mean(stage_of(one, square)).value
+                average = fold(
+                    MeanSquare.of(np.float64, name=name), stage_of(one, square), None
+                ).value
             one = stage_of(one, stage, average)
         return one.node
 
