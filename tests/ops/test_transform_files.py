@@ -495,3 +495,49 @@ def test_h5_of_wrong_kinds(tmp_path):
         file["volume"] = np.zeros((3, 3))
     with pytest.raises(ValueError, match="no transform"):
         bv.open_transform(path, fixed, moving)
+
+
+def test_files_of_itk_without_their_whole_centre(tmp_path):
+    sitk = peer("SimpleITK")
+    fixed, moving = pair(3)
+    every = transforms_of(3)
+    for name in ("affine", "euler", "versor", "similarity", "scale"):
+        path = tmp_path / f"{name}.tfm"
+        sitk.WriteTransform(every[name], str(path))
+        whole = path.read_text()
+        lines = whole.splitlines(keepends=True)
+        for centre, count in (("", 0), ("FixedParameters:\n", 0), ("FixedParameters: 1 2\n", 2)):
+            path.write_text("".join([*lines[:-1], centre]))
+            with pytest.raises(
+                ValueError, match=rf"{name}\.tfm: FixedParameters of .* {count} num"
+            ):
+                bv.open_transform(path, fixed, moving)
+        path.write_text(whole.rstrip() + " 0 0\n")
+        with pytest.raises(ValueError, match="FixedParameters of transform 0"):
+            bv.open_transform(path, fixed, moving)
+        for cut in range(1, len(lines[-1])):
+            path.write_text(whole[:-cut])
+            with pytest.raises(ValueError, match=r"has no end|is not expected"):
+                bv.open_transform(path, fixed, moving)
+    path = tmp_path / "a.h5"
+    key = "TransformGroup/1/TransformFixedParameters"
+    for value in (None, np.zeros(2), np.zeros(5)):
+        both = sitk.CompositeTransform([every["affine"], every["translation"]])
+        sitk.WriteTransform(both, str(path))
+        bv.open_transform(path, fixed, moving)
+        with h5py.File(path, "r+") as file:
+            del file[key]
+            if value is not None:
+                file[key] = value
+        with pytest.raises(ValueError, match=r"a\.h5: FixedParameters of transform 1 \(Affine\)"):
+            bv.open_transform(path, fixed, moving)
+
+
+def test_old_files_of_itk_with_euler_angles(tmp_path):
+    sitk = peer("SimpleITK")
+    fixed, moving = pair(3)
+    path = tmp_path / "a.tfm"
+    sitk.WriteTransform(transforms_of(3)["euler"], str(path))
+    wanted, _ = bv.open_transform(path, fixed, moving)
+    path.write_text(path.read_text().rstrip().removesuffix(" 0") + "\n")
+    np.testing.assert_array_equal(bv.open_transform(path, fixed, moving)[0], wanted)

@@ -30,6 +30,8 @@ _MAX_FILES = 16
 _MAX_TRANSFORMS = 64
 
 _ITK_TEXT = "#Insight Transform File V1.0"
+#: Transforms of ITK without fixed parameters.
+_WITHOUT_CENTRE = ("Translation", "Identity")
 _ITK_NAME = re.compile(r"(\w+?)Transform(?:Base)?_(?:double|float)_([23])_([23])(?:_(\d))?")
 
 
@@ -153,10 +155,13 @@ def _landmarks(text: str) -> Landmarks:
 def _itk_lines(text: str) -> list[tuple[str, Any, Any]]:
     """Return the type, the parameters and the fixed parameters of each transform."""
     found: list[dict[str, str]] = []
-    for line in text.splitlines():
+    for line in text.splitlines(keepends=True):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         key, colon, value = line.partition(":")
+        # Every line of ITK ends with a newline, and a number without its last digits is a number.
+        if key.strip() in ("Parameters", "FixedParameters") and line == line.rstrip("\r\n"):
+            raise DamagedTransform(f"its last line {_short(line)} has no end; restore it")
         if key.strip() == "Transform" and colon:
             found.append({})
         if not colon or not found or key.strip() in found[-1]:
@@ -212,7 +217,7 @@ def _of_itk(found: Sequence[tuple[str, Any, Any]]) -> FileTransform:
             f"it contains {len(members)} transforms that no composite transform combines"
         )
     every = []
-    for kind, given, fixed in members:
+    for k, (kind, given, fixed) in enumerate(members, int(is_composite)):
         match = _ITK_NAME.fullmatch(kind)
         if match is None or match[2] != match[3]:
             raise _not_supported(kind)
@@ -222,8 +227,12 @@ def _of_itk(found: Sequence[tuple[str, Any, Any]]) -> FileTransform:
             every.append(_of_itk_spline(n, numbers, of_place, int(match[4] or 3)))
             continue
         centre = of_place[:n] if len(of_place) >= n else np.zeros(n)
-        is_zyx = match[1] == "Euler3D" and len(of_place) > n and of_place[n] != 0
-        every.append(_linear(match[1], n, numbers, centre, is_zyx))
+        # Older versions of ITK do not store the order of the angles.
+        is_ordered = match[1] == "Euler3D" and len(of_place) == n + 1
+        result = _linear(match[1], n, numbers, centre, is_ordered and of_place[n] != 0)
+        count = 0 if match[1] in _WITHOUT_CENTRE else n + is_ordered
+        _check_count(of_place, count, f"FixedParameters of transform {k} ({match[1]})")
+        every.append(result)
     # The last one is applied first.
     return _composed(every[::-1])
 
