@@ -541,3 +541,34 @@ def test_old_files_of_itk_with_euler_angles(tmp_path):
     wanted, _ = bv.open_transform(path, fixed, moving)
     path.write_text(path.read_text().rstrip().removesuffix(" 0") + "\n")
     np.testing.assert_array_equal(bv.open_transform(path, fixed, moving)[0], wanted)
+
+
+def test_landmarks_that_are_cut_are_refused(tmp_path):
+    v = pair(3)[0]
+    path = tmp_path / "a.csv"
+    landmarks(path, 3)
+    whole = path.read_text().rstrip()
+    last = whole.rpartition(",")[2]
+    for cut in range(1, len(last)):
+        path.write_text(whole[:-cut])
+        with pytest.raises(ValueError, match=r"a\.csv: it is not CSV"):
+            bv.open_transform(path, v, v)
+    path.write_text(whole.replace('"Pt-1"', '"Pt"-1'))
+    with pytest.raises(ValueError, match=r"a\.csv: it is not CSV"):
+        bv.open_transform(path, v, v)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("kind", ["csv", "tfm", "txt"])
+def test_line_endings(tmp_path, kind, end):
+    v = pair(3)[0]
+    path = tmp_path / f"a.{kind}"
+    matrix = np.eye(4)
+    matrix[:3, 3] = 1, 2, 3
+    if kind == "csv":
+        landmarks(path, 3)
+        matrix, _ = bv.open_transform(path, v, v)
+    else:
+        bv.save_transforms([v, v], matrix, path)
+    path.write_bytes(path.read_bytes().replace(b"\n", end.encode()))
+    np.testing.assert_allclose(bv.open_transform(path, v, v)[0], matrix, atol=1e-9)

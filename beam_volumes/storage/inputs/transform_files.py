@@ -124,9 +124,10 @@ def _read(path: str, before: tuple[str, ...]) -> FileTransform | Landmarks:
 def _landmarks(text: str) -> Landmarks:
     """Return the active landmarks of a file without a header: name, active, moving and fixed point."""
     try:
-        rows = [row for row in csv.reader(io.StringIO(text)) if any(map(str.strip, row))]
+        lines = csv.reader(io.StringIO(text, newline=None), strict=True)
+        rows = [row for row in lines if any(map(str.strip, row))]
     except csv.Error as error:
-        raise DamagedTransform(f"it is not CSV: {error}") from None
+        raise DamagedTransform(f"it is not CSV ({error}); restore it") from None
     if not rows:
         raise DamagedTransform("it is empty; restore it")
     count = len(rows[0])
