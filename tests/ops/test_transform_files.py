@@ -200,8 +200,8 @@ def test_files_of_elastix(tmp_path, n):
         others = {}
         if name != "translation":
             others["CenterOfRotationPoint"] = transform.GetFixedParameters()[:n]
-        if name == "zyx":
-            others["ComputeZYX"] = "true"
+        if n == 3 and names[name] == "Euler":
+            others["ComputeZYX"] = "true" if name == "zyx" else "false"
         path = elastix(
             tmp_path / f"{name}.txt",
             f"{names[name]}Transform",
@@ -417,7 +417,8 @@ def test_files_that_are_not_supported(tmp_path):
             bv.open_transform(path, fixed, moving)
         assert str(path) in str(caught.value)
 
-    zeros = {"CenterOfRotationPoint": np.zeros(3)}
+    centre = {"CenterOfRotationPoint": np.zeros(3)}
+    zeros = centre | {"ComputeZYX": "false"}
     elastix(path, "SplineKernelTransform", [1], 3)
     refused("SplineKernelTransform' is not supported")
     elastix(path, "EulerTransform", [0] * 5, 3, **zeros)
@@ -426,11 +427,21 @@ def test_files_that_are_not_supported(tmp_path):
     refused("NaN")
     elastix(path, "EulerTransform", [0] * 6, 3)
     refused("CenterOfRotationPoint has 0 numbers")
+    elastix(path, "EulerTransform", [0] * 6, 3, **centre)
+    refused("ComputeZYX has 0 values")
+    elastix(path, "EulerTransform", [0] * 6, 3, **centre, ComputeZYX="maybe")
+    refused("ComputeZYX is 'maybe'")
     elastix(path, "EulerTransform", [0] * 6, 3, **zeros, InitialTransformParametersFileName="a.txt")
     refused("refers to it")
     elastix(path, "EulerTransform", [0] * 6, 3, **zeros, InitialTransformParametersFileName="b.txt")
     refused("does not exist")
     elastix(path, "EulerTransform", [0] * 6, 3, **zeros, HowToCombineTransforms="Multiply")
+    bv.open_transform(path, fixed, moving)  # there is nothing to combine
+    for bad in (np.ones(9), np.zeros(9), np.eye(2)):
+        elastix(path, "EulerTransform", [0] * 6, 3, **zeros, Direction=bad)
+        refused("Direction")
+    elastix(path, "EulerTransform", [0] * 6, 3, **zeros, UseDirectionCosines="maybe")
+    refused("UseDirectionCosines is 'maybe'")
     elastix(path, "AffineTransform", [0] * 12, 3, **zeros)
     refused("no inverse")
     path.write_bytes(b"")
@@ -572,3 +583,49 @@ def test_line_endings(tmp_path, kind, end):
         bv.save_transforms([v, v], matrix, path)
     path.write_bytes(path.read_bytes().replace(b"\n", end.encode()))
     np.testing.assert_allclose(bv.open_transform(path, v, v)[0], matrix, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_direction_of_a_file_of_elastix(tmp_path, n):
+    fixed, moving = pair(n)
+    path = tmp_path / "a.txt"
+    turn = np.linalg.qr(np.random.default_rng(7).normal(size=(n, n)))[0]
+    bv.save_transforms([fixed, moving], np.eye(n + 1), path, direction=turn)
+    for how in ({}, {"direction": turn}, {"direction": [turn, turn]}):
+        found, _ = bv.open_transform(path, fixed, moving, **how)
+        np.testing.assert_allclose(found, np.eye(n + 1), atol=1e-9)
+    for bad in (-turn, np.eye(n), [np.eye(n), turn]):
+        with pytest.raises(ValueError, match=r"contradicts the Direction in .*a\.txt"):
+            bv.open_transform(path, fixed, moving, direction=bad)
+    # The direction of the moving image is not in the file.
+    bv.save_transforms(
+        [fixed, moving], np.eye(n + 1), path, overwrite=True, direction=[turn, turn.T]
+    )
+    found, _ = bv.open_transform(path, fixed, moving, direction=[turn, turn.T])
+    np.testing.assert_allclose(found, np.eye(n + 1), atol=1e-9)
+    text = path.read_text()
+    path.write_text(text.replace('(UseDirectionCosines "true")', '(UseDirectionCosines "false")'))
+    plain, _ = bv.open_transform(path, fixed, moving)
+    same, _ = bv.open_transform(path, fixed, moving, direction=np.eye(n))
+    np.testing.assert_array_equal(plain, same)
+
+
+def test_direction_of_combined_files_of_elastix(tmp_path):
+    fixed, moving = pair(3)
+    turn = np.eye(3)[[1, 2, 0]]
+    shift = np.eye(4)
+    shift[:3, 3] = 1, 2, 3
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    bv.save_transforms([fixed, fixed], shift, first, direction=turn)
+    bv.save_transforms([fixed, moving], np.eye(4), second, direction=turn)
+    for how in ("Compose", "Add"):
+        text = second.read_text()
+        text = text.replace("NoInitialTransform", "a.txt").replace('"Compose"', f'"{how}"')
+        both = tmp_path / "c.txt"
+        both.write_text(text)
+        found, _ = bv.open_transform(both, fixed, moving)
+        np.testing.assert_array_equal(
+            found, bv.open_transform(both, fixed, moving, direction=turn)[0]
+        )
+        if how == "Compose":
+            np.testing.assert_allclose(found, shift, atol=1e-9)

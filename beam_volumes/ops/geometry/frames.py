@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume
+from beam_volumes.storage.inputs.transform_files import is_direction
 from beam_volumes.storage.sources.axes import unit_name
 
 #: Entries of matrices that are this close to an integer are rounded to it, so voxels are copied.
@@ -65,10 +66,7 @@ def _directions(direction: Any, n: int, name: str) -> Sequence[np.ndarray]:
         raise TypeError(f"{name}: direction={direction!r} is not made of numbers") from None
     if found.shape == (n, n):
         found = np.stack([found, found])
-    is_turn = found.shape == (2, n, n) and np.allclose(
-        found @ found.transpose(0, 2, 1), np.eye(n), atol=1e-4
-    )
-    if not is_turn:
+    if found.shape != (2, n, n) or not is_direction(found):
         raise ValueError(
             f"{name}: direction={direction!r} is not a matrix of {n} x {n} for both volumes or each, "
             "with perpendicular columns of length 1"

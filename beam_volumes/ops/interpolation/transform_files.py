@@ -101,7 +101,8 @@ def open_transform(
         The unit of lengths in the file, such as ``"mm"``; the unit of ``fixed`` by default.
     direction : array_like, optional
         The direction of ITK: a matrix with a column for each axis x, y, z, for both volumes or for
-        each. By default, axes are not rotated.
+        each. By default, the ``Direction`` in a file of elastix for both volumes. Without it, axes
+        are not rotated.
 
     Returns
     -------
@@ -187,6 +188,14 @@ def open_transform(
         raise ValueError(
             f"{name}: model={model!r} is only for landmarks, and {place} contains a transform; leave it out"
         )
+    if isinstance(found, FileTransform) and found.direction is not None:
+        if direction is None:
+            here, there = frames(a, b, unit, found.direction, name)
+        elif not np.allclose(here.direction, found.direction, atol=1e-4):
+            raise ValueError(
+                f"{name}: direction={direction!r} contradicts the Direction in {place}, "
+                f"{found.direction.tolist()}; leave it out, or correct it"
+            )
     with np.errstate(all="ignore"):  # numbers that are too large give a matrix that is refused
         return _opened(found, model or "affine", a, here, there, place)
 

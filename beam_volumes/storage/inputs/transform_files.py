@@ -63,6 +63,7 @@ class FileTransform:
 
     linear: np.ndarray  #: Homogeneous
     bends: tuple[Bend, ...] = ()
+    direction: np.ndarray | None = None  #: Of the fixed image, if the file contains it
 
     def after(self, first: FileTransform) -> FileTransform:
         """Return the transform that applies this one to the results of ``first``."""
@@ -301,7 +302,12 @@ def _of_elastix(path: str, text: str, before: tuple[str, ...]) -> FileTransform:
             raise _not_supported(kind)
         is_turned = short != "Translation"
         centre = numbers("CenterOfRotationPoint", n) if is_turned else np.zeros(n)
-        result = _linear(short, n, given, centre, word("ComputeZYX", "false") == "true")
+        # elastix always stores the order of the angles.
+        order = word("ComputeZYX") if short == "Euler3D" else "false"
+        if order not in ("true", "false"):
+            raise DamagedTransform(f"ComputeZYX is {printable(order)!r}, not true or false")
+        result = _linear(short, n, given, centre, order == "true")
+    result = replace(result, direction=_elastix_direction(n, word, numbers, "Direction" in table))
     keys = ("InitialTransformParameterFileName", "InitialTransformParametersFileName")
     first = next((word(key) for key in keys if key in table), "NoInitialTransform")
     if first == "NoInitialTransform":
@@ -318,7 +324,27 @@ def _of_elastix(path: str, text: str, before: tuple[str, ...]) -> FileTransform:
     how = word("HowToCombineTransforms", "Compose")
     if how not in ("Compose", "Add"):
         raise DamagedTransform(f"HowToCombineTransforms is {printable(how)!r}, not Compose or Add")
-    return result.after(initial) if how == "Compose" else initial.plus(result)
+    combined = result.after(initial) if how == "Compose" else initial.plus(result)
+    return replace(combined, direction=result.direction)
+
+
+def _elastix_direction(
+    n: int,
+    word: Callable[..., str],
+    numbers: Callable[[str, int], np.ndarray],
+    is_given: bool,
+) -> np.ndarray | None:
+    """Return the direction of the fixed image; None if the file does not contain it."""
+    is_used = word("UseDirectionCosines", "true")
+    if is_used not in ("true", "false"):
+        raise DamagedTransform(f"UseDirectionCosines is {printable(is_used)!r}, not true or false")
+    if not is_given or is_used == "false":
+        return None
+    # Columns follow each other.
+    found = numbers("Direction", n * n).reshape(n, n).T
+    if not is_direction(found):
+        raise DamagedTransform("the columns of its Direction are not perpendicular; restore it")
+    return found
 
 
 def _elastix_table(text: str) -> dict[str, list[str]]:
@@ -382,6 +408,12 @@ def is_invertible(matrix: np.ndarray) -> bool:
     """Whether a homogeneous matrix is finite and has an inverse."""
     linear = matrix[:-1, :-1]
     return bool(np.isfinite(matrix).all() and linear.any() and np.linalg.cond(linear) < 1e12)
+
+
+def is_direction(matrix: np.ndarray) -> bool:
+    """Whether the columns of matrices are perpendicular and of length 1."""
+    product = matrix @ np.swapaxes(matrix, -1, -2)
+    return bool(np.allclose(product, np.eye(matrix.shape[-1]), atol=1e-4))
 
 
 def _turn(angle: float, a: int, b: int, n: int) -> np.ndarray:
