@@ -353,7 +353,7 @@ def test_displacements_are_warped_and_have_channels(tmp_path):
     assert found.shape == (2, *fixed.shape)
     one, two = np.asarray(found)
     np.testing.assert_allclose(two, 2 * one)
-    movie = bv.open(np.zeros((2, *fixed.shape)), axes="tzyx")
+    movie = bv.open(np.zeros((2, *fixed.shape)), axes="tzyx", voxel_size=1, unit="mm")
     matrix, displacement = bv.open_transform(path, movie, moving, model="thin_plate_spline")
     assert displacement.shape == (3, *fixed.shape)
 
@@ -629,3 +629,28 @@ def test_direction_of_combined_files_of_elastix(tmp_path):
         )
         if how == "Compose":
             np.testing.assert_allclose(found, shift, atol=1e-9)
+
+
+def test_both_volumes_need_a_unit_or_neither(tmp_path):
+    with_unit, _ = pair(3)
+    path = tmp_path / "a.tfm"
+    bv.save_transforms([with_unit, with_unit], np.eye(4), path)
+    array = np.zeros((4, 5, 6))
+    without = {
+        "voxel size": [array, bv.open(array)],
+        "unit": [bv.open(array, voxel_size=2), bv.open(array, voxel_size=1)],
+    }
+    for missing, volumes in without.items():
+        for v in volumes:
+            for unit in (None, "um"):
+                for which, both in {"moving": (with_unit, v), "fixed": (v, with_unit)}.items():
+                    message = f"the {which} volume has no {missing}"
+                    with pytest.raises(ValueError, match=message):
+                        bv.open_transform(path, *both, unit=unit)
+                    with pytest.raises(ValueError, match=message):
+                        bv.save_transforms(both, np.eye(4), tmp_path / "b.tfm", unit=unit)
+    moved = np.eye(4)
+    moved[:3, 3] = 1, 2, 3
+    for both in ((array, array), (array, without["unit"][1]), (without["unit"][0],) * 2):
+        bv.save_transforms(both, moved, path, overwrite=True)
+        np.testing.assert_allclose(bv.open_transform(path, *both)[0], moved)

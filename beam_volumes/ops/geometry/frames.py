@@ -39,6 +39,15 @@ def frames(fixed: Volume, moving: Volume, unit: Any, direction: Any, name: str) 
         )
     if unit is not None and not isinstance(unit, str):
         raise TypeError(f"{name}: unit={unit!r} is not a unit of length such as 'mm'")
+    known = [v.space.unit is not None and v.space.voxel_size is not None for v in (fixed, moving)]
+    if known[0] != known[1]:
+        which, other = ("moving", "fixed") if known[0] else ("fixed", "moving")
+        space = (moving if known[0] else fixed).space
+        missing = "voxel size" if space.voxel_size is None else "unit"
+        raise ValueError(
+            f"{name}: the {which} volume has no {missing}, unlike the {other} one; open it with "
+            "voxel_size= and unit="
+        )
     n = len(fixed.space.axes)
     wanted = unit_name(unit) or fixed.space.unit or moving.space.unit
     turns = _directions(direction, n, name)
