@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import partial
 
 import h5py
 import numpy as np
@@ -654,3 +655,82 @@ def test_both_volumes_need_a_unit_or_neither(tmp_path):
     for both in ((array, array), (array, without["unit"][1]), (without["unit"][0],) * 2):
         bv.save_transforms(both, moved, path, overwrite=True)
         np.testing.assert_allclose(bv.open_transform(path, *both)[0], moved)
+
+
+def test_complex_numbers_are_refused(tmp_path):
+    v = pair(3)[0]
+    path = tmp_path / "a.tfm"
+    for bad in (np.eye(4) * 1j, np.eye(4, dtype="c8"), (np.eye(4) + 0j).tolist()):
+        for matrix in (bad, [bad]):
+            with pytest.raises(TypeError, match=r"(?s)transforms\[0\]=.* not made of real numbers"):
+                bv.save_transforms([v, v], matrix, path)
+    with pytest.raises(TypeError, match=r"(?s)direction=.* is not made of real numbers"):
+        bv.save_transforms([v, v], np.eye(4), path, direction=np.eye(3) * 1j)
+    with pytest.raises(ValueError, match="complex"):
+        columns = {a: np.array([1j]) for a in "zyx"}
+        bv.save_transforms([v, v], columns, path)
+    assert not path.exists()
+    path = tmp_path / "a.h5"
+    for name in ("Parameters", "FixedParameters"):
+        for kind in ("c16", "S4", bool):
+            bv.save_transforms([v, v], np.eye(4), path, overwrite=True)
+            with h5py.File(path, "r+") as file:
+                group = file["TransformGroup/0"]
+                found = group[f"Transform{name}"][()]
+                del group[f"Transform{name}"]
+                group[f"Transform{name}"] = found.astype(kind)
+            with pytest.raises(ValueError, match=f"the {name} of transform 0 are not real"):
+                bv.open_transform(path, v, v)
+
+
+def test_h5_of_odd_groups(tmp_path):
+    v = pair(3)[0]
+    path = tmp_path / "a.h5"
+
+    def refused(message, change):
+        bv.save_transforms([v, v], np.eye(4), path, overwrite=True)
+        with h5py.File(path, "r+") as file:
+            change(file["TransformGroup"])
+        with pytest.raises(ValueError, match=rf"a\.h5: {message}") as caught:
+            bv.open_transform(path, v, v)
+        assert "synchronously" not in str(caught.value)  # the words of h5py
+
+    def replaced(key, value):
+        def change(groups):
+            del groups[key]
+            if value is not None:
+                groups[key] = value
+
+        return change
+
+    for odd in (None, 3.5, [1, 2], ["a", "b"], h5py.Empty("f8")):
+        refused("the TransformType of transform 0 is not a text", replaced("0/TransformType", odd))
+    refused("'text' is not supported", replaced("0/TransformType", "text"))
+    refused("it is damaged; restore", replaced("0", np.zeros(3)))
+    for name in ("2", "00", "x"):
+        refused(
+            f"its groups '0, {name}' are not numbered", partial(h5py.Group.create_group, name=name)
+        )
+    refused("the TransformType of transform 1", partial(h5py.Group.create_group, name="1"))
+    refused("its groups '1' are not numbered", lambda g: g.move("0", "1"))
+    refused("Parameters has an entry", replaced("0/TransformParameters", h5py.Empty("f8")))
+    path.write_bytes(path.read_bytes()[:700])
+    with pytest.raises(ValueError, match=r"a\.h5: it is damaged; restore it"):
+        bv.open_transform(path, v, v)
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    v = pair(3)[0]
+    for name, extra in {"a.csv": '"é","true",1,2,3,4,5,6', "a.txt": "// é", "a.tfm": "# é"}.items():
+        path = tmp_path / name
+        if name == "a.csv":
+            landmarks(path, 3)
+        else:
+            bv.save_transforms([v, v], np.eye(4), path)
+        whole = path.read_text()
+        path.write_text(f"{whole}{extra}\n", encoding="utf-8")
+        bv.open_transform(path, v, v)
+        path.write_text(f"{whole}{extra}\n", encoding="latin-1")
+        line = whole.count("\n") + 1
+        with pytest.raises(ValueError, match=rf"{name}: its line {line} is not UTF-8"):
+            bv.open_transform(path, v, v)

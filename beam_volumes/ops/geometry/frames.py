@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.geometry.transforms import real_numbers
 from beam_volumes.storage.inputs.transform_files import is_direction
 from beam_volumes.storage.sources.axes import unit_name
 
@@ -70,9 +71,9 @@ def _directions(direction: Any, n: int, name: str) -> Sequence[np.ndarray]:
     if direction is None:
         return [np.eye(n)] * 2
     try:
-        found = np.asarray(direction, np.float64)
+        found = real_numbers(direction)
     except (TypeError, ValueError):
-        raise TypeError(f"{name}: direction={direction!r} is not made of numbers") from None
+        raise TypeError(f"{name}: direction={direction!r} is not made of real numbers") from None
     if found.shape == (n, n):
         found = np.stack([found, found])
     if found.shape != (2, n, n) or not is_direction(found):

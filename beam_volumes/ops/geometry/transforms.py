@@ -83,15 +83,22 @@ def matrices_of(
 def _equal_shapes(transforms: Any, name: str, what: str) -> Iterator[tuple[int, np.ndarray]]:
     """Yield entries of one shape, with the index of the first."""
     try:
-        yield 0, np.asarray(transforms, np.float64)
+        yield 0, real_numbers(transforms)
         return
     except (TypeError, ValueError):  # several shapes, or no numbers
         pass
     for t, one in enumerate(transforms):
         try:
-            yield t, np.asarray(one, np.float64)[None]
+            yield t, real_numbers(one)[None]
         except (TypeError, ValueError):
-            raise TypeError(f"{name}: {what}[{t}]={one!r} is not made of numbers") from None
+            raise TypeError(f"{name}: {what}[{t}]={one!r} is not made of real numbers") from None
+
+
+def real_numbers(given: Any) -> np.ndarray:
+    """Return a float64 array; numpy would discard imaginary parts with a warning."""
+    if np.asarray(given).dtype.kind == "c":
+        raise TypeError("complex numbers are not real")
+    return np.asarray(given, np.float64)
 
 
 def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str, list[str]]:
@@ -148,7 +155,7 @@ def _of_columns(table: Any, axes: Sequence[str], name: str, what: str) -> np.nda
             f"{name}: {what} has no column {missing[0]!r} (columns: {known}); rename its columns"
         )
     try:
-        found = {column: np.asarray(table[column], np.float64) for column in wanted}
+        found = {column: real_numbers(table[column]) for column in wanted}
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {what}: an entry is not a number: {error}") from None
     shapes = {column: numbers.shape for column, numbers in found.items()}

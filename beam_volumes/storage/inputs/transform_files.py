@@ -18,6 +18,7 @@ import numpy as np
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.hdf5.files import library, opened_file
+from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.outside import named_file
 
 #: Maximum size of a file: a grid of 100 x 100 x 100 control points needs 60 MB of text.
@@ -104,14 +105,15 @@ def _read(path: str, before: tuple[str, ...]) -> FileTransform | Landmarks:
         data = file.read()
     if data.startswith(b"\x89HDF"):
         return _of_itk(_itk_groups(path))
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
+    if b"\0" in data:
         raise DamagedTransform(
             "it is neither text nor HDF5; use a file of elastix, ITK (.tfm or .h5) or BigWarp (.csv)"
         )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DamagedTransform(f"its line {line} is not UTF-8; save it as UTF-8") from None
     if text.lstrip().startswith("#Insight Transform File"):
         return _of_itk(_itk_lines(text))
     if text.lstrip().startswith(("(", "//")):
@@ -182,29 +184,47 @@ def _itk_lines(text: str) -> list[tuple[str, Any, Any]]:
 def _itk_groups(path: str) -> list[tuple[str, Any, Any]]:
     """Return the same from HDF5."""
     library(path)
+    wrong = None
     found: list[tuple[str, Any, Any]] = []
     try:
         with opened_file(path) as file:
-            groups = file.get("TransformGroup")
-            for k in range(_MAX_TRANSFORMS + 1):
-                if groups is None or str(k) not in groups:
-                    break
-                group = groups[str(k)]
-                kind = group["TransformType"][()]
-                kind = kind[0] if np.ndim(kind) else kind
-                numbers: list[Any] = []
-                for name in ("Parameters", "FixedParameters"):
-                    # Older versions of ITK misspell the names.
-                    node = group.get(f"Transform{name}", group.get(f"Tranform{name}"))
-                    if node is not None and node.nbytes > _MAX_BYTES:
-                        raise DamagedTransform(f"the {name} of transform {k} are too large")
-                    numbers.append([] if node is None else np.ravel(node[()]))
-                found.append((os.fsdecode(kind), *numbers))
-    except DamagedTransform:
-        raise
+            try:
+                groups = file.get("TransformGroup", {})
+                names = {str(k) for k in range(len(groups))}
+                if names != {*groups} and len(names) <= _MAX_TRANSFORMS:
+                    listed = ", ".join(sorted(groups, key=lambda name: (len(name), name)))
+                    raise DamagedTransform(
+                        f"its groups {_short(listed)} are not numbered from 0; restore it"
+                    )
+                count = min(len(groups), _MAX_TRANSFORMS + 1)
+                found = [_itk_group(groups[str(k)], k) for k in range(count)]
+            except DamagedTransform as error:  # `opened_file` would replace it
+                wrong = error
     except Exception as error:  # h5py has many kinds for damaged files
-        raise DamagedTransform(f"it is damaged: {_short(str(error))}; restore it") from None
+        if isinstance(error, VolumeError) and "open for writing" in str(error):
+            raise
+        raise DamagedTransform("it is damaged; restore it") from None
+    if wrong is not None:
+        raise wrong
     return found
+
+
+def _itk_group(group: Any, k: int) -> tuple[str, Any, Any]:
+    node = group.get("TransformType")
+    kind = None if node is None else node[()]
+    kind = kind[0] if np.size(kind) == 1 and np.ndim(kind) else kind
+    if not isinstance(kind, bytes):
+        raise DamagedTransform(f"the TransformType of transform {k} is not a text; restore it")
+    numbers: list[Any] = []
+    for name in ("Parameters", "FixedParameters"):
+        # Older versions of ITK misspell the names.
+        node = group.get(f"Transform{name}", group.get(f"Tranform{name}"))
+        if node is not None and node.nbytes > _MAX_BYTES:
+            raise DamagedTransform(f"the {name} of transform {k} are too large")
+        if node is not None and node.dtype.kind not in "iuf":
+            raise DamagedTransform(f"the {name} of transform {k} are not real numbers; restore it")
+        numbers.append([] if node is None else np.ravel(node[()]))
+    return os.fsdecode(kind), *numbers
 
 
 def _of_itk(found: Sequence[tuple[str, Any, Any]]) -> FileTransform:
