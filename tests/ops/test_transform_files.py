@@ -734,3 +734,24 @@ def test_text_that_is_not_utf8(tmp_path):
         line = whole.count("\n") + 1
         with pytest.raises(ValueError, match=rf"{name}: its line {line} is not UTF-8"):
             bv.open_transform(path, v, v)
+
+
+def test_paths_that_are_no_files(tmp_path):
+    v = pair(3)[0]
+    folder = tmp_path / "dd.tfm"
+    folder.mkdir()
+    for path, message in (
+        (folder, "is a folder"),
+        (os.devnull, "is a device"),
+        ("https://example.org/a.tfm", "is a URL"),
+        ("gs://bucket/a.tfm", "is a URL"),
+    ):
+        with pytest.raises(ValueError, match=f"path='.*' {message}"):
+            bv.open_transform(path, v, v)
+    for overwrite in (False, True):
+        for target, message in ((folder, "is a folder"), ("gs://bucket/a.tfm", "is a URL")):
+            with pytest.raises(ValueError, match=f"target='.*' {message}"):
+                bv.save_transforms([v, v], np.eye(4), target, overwrite=overwrite)
+    for source in ([v, v], (np.zeros((2, 3, 4)), v), np.zeros((2, 3)), v, None, []):
+        with pytest.raises(ValueError, match="target= is missing"):
+            bv.save_transforms(source, np.eye(4))

@@ -124,6 +124,14 @@ def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str,
 def existing(path: str | os.PathLike[str], name: str, what: str) -> str:
     """Return the absolute path of a file."""
     found = os.path.abspath(os.path.expanduser(path))
+    if "://" in os.fspath(path):
+        raise ValueError(
+            f"{name}: {what}={os.fspath(path)!r} is a URL, and only files on this machine are read; "
+            "download it"
+        )
+    if os.path.exists(found) and not os.path.isfile(found):
+        kind = "a folder" if os.path.isdir(found) else "a device or a pipe"
+        raise ValueError(f"{name}: {what}={os.fspath(path)!r} is {kind}; give a file")
     if not os.path.isfile(found):
         made = f", such as the table of {_MAKERS[name]}" if name in _MAKERS else ""
         raise FileNotFoundError(
