@@ -755,3 +755,44 @@ def test_paths_that_are_no_files(tmp_path):
     for source in ([v, v], (np.zeros((2, 3, 4)), v), np.zeros((2, 3)), v, None, []):
         with pytest.raises(ValueError, match="target= is missing"):
             bv.save_transforms(source, np.eye(4))
+
+
+@pytest.mark.parametrize("odd", ["1_0", "\u0661", "\uff11", "0x1", "1,0", "1d0"])
+def test_odd_numbers_are_refused(tmp_path, odd):
+    v = pair(3)[0]
+    for ending in ("tfm", "txt", "csv"):
+        path = tmp_path / f"a.{ending}"
+        if ending == "csv":
+            path.write_text(f'a,true,1,2,3,4,5,"{odd}"\n', encoding="utf-8")
+        else:
+            bv.save_transforms([v, v], np.eye(4), path)
+            text = path.read_text().replace("Parameters: 1.0", f"Parameters: {odd}")
+            text = text.replace("TransformParameters 1.0", f"TransformParameters {odd}")
+            path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"a\.{ending}: .* not a number"):
+            bv.open_transform(path, v, v)
+
+
+def test_kinds_of_itk_that_are_not_supported(tmp_path):
+    sitk = peer("SimpleITK")
+    v = pair(3)[0]
+    field = sitk.GetImageFromArray(np.zeros((3, 4, 5, 3)), isVector=True)
+    every = [
+        sitk.ScaleVersor3DTransform(),
+        sitk.ScaleSkewVersor3DTransform(),
+        sitk.ComposeScaleSkewVersor3DTransform(),
+        sitk.DisplacementFieldTransform(field),
+    ]
+    for transform in every:
+        name = transform.GetName().removesuffix("Transform")
+        for ending in ("tfm", "h5"):
+            path = str(tmp_path / f"a.{ending}")
+            sitk.WriteTransform(transform, path)
+            with pytest.raises(ValueError, match=rf"'{name}\w*' is not supported"):
+                bv.open_transform(path, v, v)
+    path, text = str(tmp_path / "0GenericAffine.mat"), str(tmp_path / "a.tfm")
+    sitk.WriteTransform(transforms_of(3)["affine"], path)
+    with pytest.raises(ValueError, match=r"For a \.mat file of ANTs, write \.tfm with SimpleITK"):
+        bv.open_transform(path, v, v)
+    sitk.WriteTransform(sitk.ReadTransform(path), text)
+    bv.open_transform(text, v, v)

@@ -276,7 +276,10 @@ def save_transforms(
     ------
     ValueError
         If transforms do not match the tiles, or OME-Zarr images would need a matrix; their metadata
-        only has positions. If a matrix for ITK or elastix has no inverse.
+        only has positions. If a matrix for ITK or elastix has no inverse, or only one of the two
+        volumes has a unit. If ``target`` is needed, or is a folder.
+    TypeError
+        If matrices are not made of real numbers.
     FileExistsError
         If ``target`` exists.
 

@@ -107,7 +107,8 @@ def _read(path: str, before: tuple[str, ...]) -> FileTransform | Landmarks:
         return _of_itk(_itk_groups(path))
     if b"\0" in data:
         raise DamagedTransform(
-            "it is neither text nor HDF5; use a file of elastix, ITK (.tfm or .h5) or BigWarp (.csv)"
+            "it is neither text nor HDF5; use a file of elastix, ITK (.tfm or .h5) or BigWarp (.csv). "
+            "For a .mat file of ANTs, write .tfm with SimpleITK"
         )
     try:
         text = data.decode("utf-8-sig")
@@ -479,6 +480,9 @@ def _spline(
 
 def _numbers(texts: Sequence[Any] | np.ndarray, what: str) -> np.ndarray:
     try:
+        # Python also accepts 1_0 and digits of other scripts.
+        if not isinstance(texts, np.ndarray) and any(not t.isascii() or "_" in t for t in texts):
+            raise ValueError
         found = np.array(texts, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise DamagedTransform(f"{what} has an entry that is not a number; restore it") from None
