@@ -212,7 +212,7 @@ def _itk_groups(path: str) -> list[tuple[str, Any, Any]]:
 
 def _itk_group(group: Any, k: int) -> tuple[str, Any, Any]:
     node = group.get("TransformType")
-    kind = None if node is None else node[()]
+    kind: Any = None if node is None else node[()]
     kind = kind[0] if np.size(kind) == 1 and np.ndim(kind) else kind
     if not isinstance(kind, bytes):
         raise DamagedTransform(f"the TransformType of transform {k} is not a text; restore it")
@@ -324,10 +324,10 @@ def _of_elastix(path: str, text: str, before: tuple[str, ...]) -> FileTransform:
         is_turned = short != "Translation"
         centre = numbers("CenterOfRotationPoint", n) if is_turned else np.zeros(n)
         # elastix always stores the order of the angles.
-        order = word("ComputeZYX") if short == "Euler3D" else "false"
-        if order not in ("true", "false"):
-            raise DamagedTransform(f"ComputeZYX is {printable(order)!r}, not true or false")
-        result = _linear(short, n, given, centre, order == "true")
+        is_zyx = word("ComputeZYX") if short == "Euler3D" else "false"
+        if is_zyx not in ("true", "false"):
+            raise DamagedTransform(f"ComputeZYX is {printable(is_zyx)!r}, not true or false")
+        result = _linear(short, n, given, centre, is_zyx == "true")
     result = replace(result, direction=_elastix_direction(n, word, numbers, "Direction" in table))
     keys = ("InitialTransformParameterFileName", "InitialTransformParametersFileName")
     first = next((word(key) for key in keys if key in table), "NoInitialTransform")
