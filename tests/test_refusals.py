@@ -203,6 +203,10 @@ SAID = {
         "::test_foreign_files_in_an_output_are_not_deleted",
         "Overwriting one of a run's own inputs": (own_input, "v.zarr"),
     },
+    "how-to/align.md": {
+        "Displacement fields, such as": "tests/ops/test_transform_files.py"
+        "::test_kinds_of_itk_that_are_not_supported",
+    },
     "reference/stability.md": {
         "Other versions are rejected": "tests/drive/test_resume.py"
         "::test_a_run_of_an_older_version_is_refused_naming_both"

@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import partial
 
 import h5py
 import numpy as np
@@ -200,8 +201,8 @@ def test_files_of_elastix(tmp_path, n):
         others = {}
         if name != "translation":
             others["CenterOfRotationPoint"] = transform.GetFixedParameters()[:n]
-        if name == "zyx":
-            others["ComputeZYX"] = "true"
+        if n == 3 and names[name] == "Euler":
+            others["ComputeZYX"] = "true" if name == "zyx" else "false"
         path = elastix(
             tmp_path / f"{name}.txt",
             f"{names[name]}Transform",
@@ -353,7 +354,7 @@ def test_displacements_are_warped_and_have_channels(tmp_path):
     assert found.shape == (2, *fixed.shape)
     one, two = np.asarray(found)
     np.testing.assert_allclose(two, 2 * one)
-    movie = bv.open(np.zeros((2, *fixed.shape)), axes="tzyx")
+    movie = bv.open(np.zeros((2, *fixed.shape)), axes="tzyx", voxel_size=1, unit="mm")
     matrix, displacement = bv.open_transform(path, movie, moving, model="thin_plate_spline")
     assert displacement.shape == (3, *fixed.shape)
 
@@ -417,7 +418,8 @@ def test_files_that_are_not_supported(tmp_path):
             bv.open_transform(path, fixed, moving)
         assert str(path) in str(caught.value)
 
-    zeros = {"CenterOfRotationPoint": np.zeros(3)}
+    centre = {"CenterOfRotationPoint": np.zeros(3)}
+    zeros = centre | {"ComputeZYX": "false"}
     elastix(path, "SplineKernelTransform", [1], 3)
     refused("SplineKernelTransform' is not supported")
     elastix(path, "EulerTransform", [0] * 5, 3, **zeros)
@@ -426,11 +428,21 @@ def test_files_that_are_not_supported(tmp_path):
     refused("NaN")
     elastix(path, "EulerTransform", [0] * 6, 3)
     refused("CenterOfRotationPoint has 0 numbers")
+    elastix(path, "EulerTransform", [0] * 6, 3, **centre)
+    refused("ComputeZYX has 0 values")
+    elastix(path, "EulerTransform", [0] * 6, 3, **centre, ComputeZYX="maybe")
+    refused("ComputeZYX is 'maybe'")
     elastix(path, "EulerTransform", [0] * 6, 3, **zeros, InitialTransformParametersFileName="a.txt")
     refused("refers to it")
     elastix(path, "EulerTransform", [0] * 6, 3, **zeros, InitialTransformParametersFileName="b.txt")
     refused("does not exist")
     elastix(path, "EulerTransform", [0] * 6, 3, **zeros, HowToCombineTransforms="Multiply")
+    bv.open_transform(path, fixed, moving)  # there is nothing to combine
+    for bad in (np.ones(9), np.zeros(9), np.eye(2)):
+        elastix(path, "EulerTransform", [0] * 6, 3, **zeros, Direction=bad)
+        refused("Direction")
+    elastix(path, "EulerTransform", [0] * 6, 3, **zeros, UseDirectionCosines="maybe")
+    refused("UseDirectionCosines is 'maybe'")
     elastix(path, "AffineTransform", [0] * 12, 3, **zeros)
     refused("no inverse")
     path.write_bytes(b"")
@@ -495,3 +507,292 @@ def test_h5_of_wrong_kinds(tmp_path):
         file["volume"] = np.zeros((3, 3))
     with pytest.raises(ValueError, match="no transform"):
         bv.open_transform(path, fixed, moving)
+
+
+def test_files_of_itk_without_their_whole_centre(tmp_path):
+    sitk = peer("SimpleITK")
+    fixed, moving = pair(3)
+    every = transforms_of(3)
+    for name in ("affine", "euler", "versor", "similarity", "scale"):
+        path = tmp_path / f"{name}.tfm"
+        sitk.WriteTransform(every[name], str(path))
+        whole = path.read_text()
+        lines = whole.splitlines(keepends=True)
+        for centre, count in (("", 0), ("FixedParameters:\n", 0), ("FixedParameters: 1 2\n", 2)):
+            path.write_text("".join([*lines[:-1], centre]))
+            with pytest.raises(
+                ValueError, match=rf"{name}\.tfm: FixedParameters of .* {count} num"
+            ):
+                bv.open_transform(path, fixed, moving)
+        path.write_text(whole.rstrip() + " 0 0\n")
+        with pytest.raises(ValueError, match="FixedParameters of transform 0"):
+            bv.open_transform(path, fixed, moving)
+        for cut in range(1, len(lines[-1])):
+            path.write_text(whole[:-cut])
+            with pytest.raises(ValueError, match=r"has no end|is not expected"):
+                bv.open_transform(path, fixed, moving)
+    path = tmp_path / "a.h5"
+    key = "TransformGroup/1/TransformFixedParameters"
+    for value in (None, np.zeros(2), np.zeros(5)):
+        both = sitk.CompositeTransform([every["affine"], every["translation"]])
+        sitk.WriteTransform(both, str(path))
+        bv.open_transform(path, fixed, moving)
+        with h5py.File(path, "r+") as file:
+            del file[key]
+            if value is not None:
+                file[key] = value
+        with pytest.raises(ValueError, match=r"a\.h5: FixedParameters of transform 1 \(Affine\)"):
+            bv.open_transform(path, fixed, moving)
+
+
+def test_old_files_of_itk_with_euler_angles(tmp_path):
+    sitk = peer("SimpleITK")
+    fixed, moving = pair(3)
+    path = tmp_path / "a.tfm"
+    sitk.WriteTransform(transforms_of(3)["euler"], str(path))
+    wanted, _ = bv.open_transform(path, fixed, moving)
+    path.write_text(path.read_text().rstrip().removesuffix(" 0") + "\n")
+    np.testing.assert_array_equal(bv.open_transform(path, fixed, moving)[0], wanted)
+
+
+def test_landmarks_that_are_cut_are_refused(tmp_path):
+    v = pair(3)[0]
+    path = tmp_path / "a.csv"
+    landmarks(path, 3)
+    whole = path.read_text().rstrip()
+    last = whole.rpartition(",")[2]
+    for cut in range(1, len(last)):
+        path.write_text(whole[:-cut])
+        with pytest.raises(ValueError, match=r"a\.csv: it is not CSV"):
+            bv.open_transform(path, v, v)
+    path.write_text(whole.replace('"Pt-1"', '"Pt"-1'))
+    with pytest.raises(ValueError, match=r"a\.csv: it is not CSV"):
+        bv.open_transform(path, v, v)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("kind", ["csv", "tfm", "txt"])
+def test_line_endings(tmp_path, kind, end):
+    v = pair(3)[0]
+    path = tmp_path / f"a.{kind}"
+    matrix = np.eye(4)
+    matrix[:3, 3] = 1, 2, 3
+    if kind == "csv":
+        landmarks(path, 3)
+        matrix, _ = bv.open_transform(path, v, v)
+    else:
+        bv.save_transforms([v, v], matrix, path)
+    path.write_bytes(path.read_bytes().replace(b"\n", end.encode()))
+    np.testing.assert_allclose(bv.open_transform(path, v, v)[0], matrix, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_direction_of_a_file_of_elastix(tmp_path, n):
+    fixed, moving = pair(n)
+    path = tmp_path / "a.txt"
+    turn = np.linalg.qr(np.random.default_rng(7).normal(size=(n, n)))[0]
+    bv.save_transforms([fixed, moving], np.eye(n + 1), path, direction=turn)
+    for how in ({}, {"direction": turn}, {"direction": [turn, turn]}):
+        found, _ = bv.open_transform(path, fixed, moving, **how)
+        np.testing.assert_allclose(found, np.eye(n + 1), atol=1e-9)
+    for bad in (-turn, np.eye(n), [np.eye(n), turn]):
+        with pytest.raises(ValueError, match=r"contradicts the Direction in .*a\.txt"):
+            bv.open_transform(path, fixed, moving, direction=bad)
+    # The direction of the moving image is not in the file.
+    bv.save_transforms(
+        [fixed, moving], np.eye(n + 1), path, overwrite=True, direction=[turn, turn.T]
+    )
+    found, _ = bv.open_transform(path, fixed, moving, direction=[turn, turn.T])
+    np.testing.assert_allclose(found, np.eye(n + 1), atol=1e-9)
+    text = path.read_text()
+    path.write_text(text.replace('(UseDirectionCosines "true")', '(UseDirectionCosines "false")'))
+    plain, _ = bv.open_transform(path, fixed, moving)
+    same, _ = bv.open_transform(path, fixed, moving, direction=np.eye(n))
+    np.testing.assert_array_equal(plain, same)
+
+
+def test_direction_of_combined_files_of_elastix(tmp_path):
+    fixed, moving = pair(3)
+    turn = np.eye(3)[[1, 2, 0]]
+    shift = np.eye(4)
+    shift[:3, 3] = 1, 2, 3
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    bv.save_transforms([fixed, fixed], shift, first, direction=turn)
+    bv.save_transforms([fixed, moving], np.eye(4), second, direction=turn)
+    for how in ("Compose", "Add"):
+        text = second.read_text()
+        text = text.replace("NoInitialTransform", "a.txt").replace('"Compose"', f'"{how}"')
+        both = tmp_path / "c.txt"
+        both.write_text(text)
+        found, _ = bv.open_transform(both, fixed, moving)
+        np.testing.assert_array_equal(
+            found, bv.open_transform(both, fixed, moving, direction=turn)[0]
+        )
+        if how == "Compose":
+            np.testing.assert_allclose(found, shift, atol=1e-9)
+
+
+def test_both_volumes_need_a_unit_or_neither(tmp_path):
+    with_unit, _ = pair(3)
+    path = tmp_path / "a.tfm"
+    bv.save_transforms([with_unit, with_unit], np.eye(4), path)
+    array = np.zeros((4, 5, 6))
+    without = {
+        "voxel size": [array, bv.open(array)],
+        "unit": [bv.open(array, voxel_size=2), bv.open(array, voxel_size=1)],
+    }
+    for missing, volumes in without.items():
+        for v in volumes:
+            for unit in (None, "um"):
+                for which, both in {"moving": (with_unit, v), "fixed": (v, with_unit)}.items():
+                    message = f"the {which} volume has no {missing}"
+                    with pytest.raises(ValueError, match=message):
+                        bv.open_transform(path, *both, unit=unit)
+                    with pytest.raises(ValueError, match=message):
+                        bv.save_transforms(both, np.eye(4), tmp_path / "b.tfm", unit=unit)
+    moved = np.eye(4)
+    moved[:3, 3] = 1, 2, 3
+    for both in ((array, array), (array, without["unit"][1]), (without["unit"][0],) * 2):
+        bv.save_transforms(both, moved, path, overwrite=True)
+        np.testing.assert_allclose(bv.open_transform(path, *both)[0], moved)
+
+
+def test_complex_numbers_are_refused(tmp_path):
+    v = pair(3)[0]
+    path = tmp_path / "a.tfm"
+    for bad in (np.eye(4) * 1j, np.eye(4, dtype="c8"), (np.eye(4) + 0j).tolist()):
+        for matrix in (bad, [bad]):
+            with pytest.raises(TypeError, match=r"(?s)transforms\[0\]=.* not made of real numbers"):
+                bv.save_transforms([v, v], matrix, path)
+    with pytest.raises(TypeError, match=r"(?s)direction=.* is not made of real numbers"):
+        bv.save_transforms([v, v], np.eye(4), path, direction=np.eye(3) * 1j)
+    with pytest.raises(ValueError, match="complex"):
+        columns = {a: np.array([1j]) for a in "zyx"}
+        bv.save_transforms([v, v], columns, path)
+    assert not path.exists()
+    path = tmp_path / "a.h5"
+    for name in ("Parameters", "FixedParameters"):
+        for kind in ("c16", "S4", bool):
+            bv.save_transforms([v, v], np.eye(4), path, overwrite=True)
+            with h5py.File(path, "r+") as file:
+                group = file["TransformGroup/0"]
+                found = group[f"Transform{name}"][()]
+                del group[f"Transform{name}"]
+                group[f"Transform{name}"] = found.astype(kind)
+            with pytest.raises(ValueError, match=f"the {name} of transform 0 are not real"):
+                bv.open_transform(path, v, v)
+
+
+def test_h5_of_odd_groups(tmp_path):
+    v = pair(3)[0]
+    path = tmp_path / "a.h5"
+
+    def refused(message, change):
+        bv.save_transforms([v, v], np.eye(4), path, overwrite=True)
+        with h5py.File(path, "r+") as file:
+            change(file["TransformGroup"])
+        with pytest.raises(ValueError, match=rf"a\.h5: {message}") as caught:
+            bv.open_transform(path, v, v)
+        assert "synchronously" not in str(caught.value)  # the words of h5py
+
+    def replaced(key, value):
+        def change(groups):
+            del groups[key]
+            if value is not None:
+                groups[key] = value
+
+        return change
+
+    for odd in (None, 3.5, [1, 2], ["a", "b"], h5py.Empty("f8")):
+        refused("the TransformType of transform 0 is not a text", replaced("0/TransformType", odd))
+    refused("'text' is not supported", replaced("0/TransformType", "text"))
+    refused("it is damaged; restore", replaced("0", np.zeros(3)))
+    for name in ("2", "00", "x"):
+        refused(
+            f"its groups '0, {name}' are not numbered", partial(h5py.Group.create_group, name=name)
+        )
+    refused("the TransformType of transform 1", partial(h5py.Group.create_group, name="1"))
+    refused("its groups '1' are not numbered", lambda g: g.move("0", "1"))
+    refused("Parameters has an entry", replaced("0/TransformParameters", h5py.Empty("f8")))
+    path.write_bytes(path.read_bytes()[:700])
+    with pytest.raises(ValueError, match=r"a\.h5: it is damaged; restore it"):
+        bv.open_transform(path, v, v)
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    v = pair(3)[0]
+    for name, extra in {"a.csv": '"é","true",1,2,3,4,5,6', "a.txt": "// é", "a.tfm": "# é"}.items():
+        path = tmp_path / name
+        if name == "a.csv":
+            landmarks(path, 3)
+        else:
+            bv.save_transforms([v, v], np.eye(4), path)
+        whole = path.read_text()
+        path.write_text(f"{whole}{extra}\n", encoding="utf-8")
+        bv.open_transform(path, v, v)
+        path.write_text(f"{whole}{extra}\n", encoding="latin-1")
+        line = whole.count("\n") + 1
+        with pytest.raises(ValueError, match=rf"{name}: its line {line} is not UTF-8"):
+            bv.open_transform(path, v, v)
+
+
+def test_paths_that_are_no_files(tmp_path):
+    v = pair(3)[0]
+    folder = tmp_path / "dd.tfm"
+    folder.mkdir()
+    for path, message in (
+        (folder, "is a folder"),
+        (os.devnull, "is a device"),
+        ("https://example.org/a.tfm", "is a URL"),
+        ("gs://bucket/a.tfm", "is a URL"),
+    ):
+        with pytest.raises(ValueError, match=f"path='.*' {message}"):
+            bv.open_transform(path, v, v)
+    for overwrite in (False, True):
+        for target, message in ((folder, "is a folder"), ("gs://bucket/a.tfm", "is a URL")):
+            with pytest.raises(ValueError, match=f"target='.*' {message}"):
+                bv.save_transforms([v, v], np.eye(4), target, overwrite=overwrite)
+    for source in ([v, v], (np.zeros((2, 3, 4)), v), np.zeros((2, 3)), v, None, []):
+        with pytest.raises(ValueError, match="target= is missing"):
+            bv.save_transforms(source, np.eye(4))
+
+
+@pytest.mark.parametrize("odd", ["1_0", "\u0661", "\uff11", "0x1", "1,0", "1d0"])
+def test_odd_numbers_are_refused(tmp_path, odd):
+    v = pair(3)[0]
+    for ending in ("tfm", "txt", "csv"):
+        path = tmp_path / f"a.{ending}"
+        if ending == "csv":
+            path.write_text(f'a,true,1,2,3,4,5,"{odd}"\n', encoding="utf-8")
+        else:
+            bv.save_transforms([v, v], np.eye(4), path)
+            text = path.read_text().replace("Parameters: 1.0", f"Parameters: {odd}")
+            text = text.replace("TransformParameters 1.0", f"TransformParameters {odd}")
+            path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"a\.{ending}: .* not a number"):
+            bv.open_transform(path, v, v)
+
+
+def test_kinds_of_itk_that_are_not_supported(tmp_path):
+    sitk = peer("SimpleITK")
+    v = pair(3)[0]
+    field = sitk.GetImageFromArray(np.zeros((3, 4, 5, 3)), isVector=True)
+    every = [
+        sitk.ScaleVersor3DTransform(),
+        sitk.ScaleSkewVersor3DTransform(),
+        sitk.ComposeScaleSkewVersor3DTransform(),
+        sitk.DisplacementFieldTransform(field),
+    ]
+    for transform in every:
+        name = transform.GetName().removesuffix("Transform")
+        for ending in ("tfm", "h5"):
+            path = str(tmp_path / f"a.{ending}")
+            sitk.WriteTransform(transform, path)
+            with pytest.raises(ValueError, match=rf"'{name}\w*' is not supported"):
+                bv.open_transform(path, v, v)
+    path, text = str(tmp_path / "0GenericAffine.mat"), str(tmp_path / "a.tfm")
+    sitk.WriteTransform(transforms_of(3)["affine"], path)
+    with pytest.raises(ValueError, match=r"For a \.mat file of ANTs, write \.tfm with SimpleITK"):
+        bv.open_transform(path, v, v)
+    sitk.WriteTransform(sitk.ReadTransform(path), text)
+    bv.open_transform(text, v, v)

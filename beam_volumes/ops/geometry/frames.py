@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.geometry.transforms import real_numbers
+from beam_volumes.storage.inputs.transform_files import is_direction
 from beam_volumes.storage.sources.axes import unit_name
 
 #: Entries of matrices that are this close to an integer are rounded to it, so voxels are copied.
@@ -38,6 +40,15 @@ def frames(fixed: Volume, moving: Volume, unit: Any, direction: Any, name: str) 
         )
     if unit is not None and not isinstance(unit, str):
         raise TypeError(f"{name}: unit={unit!r} is not a unit of length such as 'mm'")
+    known = [v.space.unit is not None and v.space.voxel_size is not None for v in (fixed, moving)]
+    if known[0] != known[1]:
+        which, other = ("moving", "fixed") if known[0] else ("fixed", "moving")
+        space = (moving if known[0] else fixed).space
+        missing = "voxel size" if space.voxel_size is None else "unit"
+        raise ValueError(
+            f"{name}: the {which} volume has no {missing}, unlike the {other} one; open it with "
+            "voxel_size= and unit="
+        )
     n = len(fixed.space.axes)
     wanted = unit_name(unit) or fixed.space.unit or moving.space.unit
     turns = _directions(direction, n, name)
@@ -60,15 +71,12 @@ def _directions(direction: Any, n: int, name: str) -> Sequence[np.ndarray]:
     if direction is None:
         return [np.eye(n)] * 2
     try:
-        found = np.asarray(direction, np.float64)
+        found = real_numbers(direction)
     except (TypeError, ValueError):
-        raise TypeError(f"{name}: direction={direction!r} is not made of numbers") from None
+        raise TypeError(f"{name}: direction={direction!r} is not made of real numbers") from None
     if found.shape == (n, n):
         found = np.stack([found, found])
-    is_turn = found.shape == (2, n, n) and np.allclose(
-        found @ found.transpose(0, 2, 1), np.eye(n), atol=1e-4
-    )
-    if not is_turn:
+    if found.shape != (2, n, n) or not is_direction(found):
         raise ValueError(
             f"{name}: direction={direction!r} is not a matrix of {n} x {n} for both volumes or each, "
             "with perpendicular columns of length 1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -276,7 +276,10 @@ def save_transforms(
     ------
     ValueError
         If transforms do not match the tiles, or OME-Zarr images would need a matrix; their metadata
-        only has positions. If a matrix for ITK or elastix has no inverse.
+        only has positions. If a matrix for ITK or elastix has no inverse, or only one of the two
+        volumes has a unit. If ``target`` is needed, or is a folder.
+    TypeError
+        If matrices are not made of real numbers.
     FileExistsError
         If ``target`` exists.
 
@@ -318,7 +321,14 @@ def save_transforms(
             raise ValueError(f"{name}: give target=, the XML file to write")
         paths = matching(os.fspath(source)) or members(os.fspath(source)) or [os.fspath(source)]
     else:
-        paths = [os.fspath(p) for p in source]
+        is_several = isinstance(source, Iterable) and not isinstance(source, Volume)
+        paths = [*source] if is_several else []
+    if not paths or not all(isinstance(p, str | os.PathLike) for p in paths):
+        raise ValueError(
+            f"{name}: target= is missing; for a pair of volumes, give a file of ITK or elastix, such as "
+            "'a.tfm'; for tiles, give their paths"
+        )
+    paths = [os.fspath(p) for p in paths]
     tiles = [as_volume(open_volume(path)) for path in paths]
     axes = tiles[0].space.axes
     matrices, positions = matrices_of(transforms, axes, len(tiles), name, "tiles")
@@ -352,6 +362,13 @@ def _save_matrix(
     if isinstance(given, np.ndarray | list | tuple) and np.ndim(given) == 2:
         given = [given]
     (matrix,), (place,) = matrices_of(given, axes, 1, name, "pair of volumes")
+    if "://" in os.fspath(target):
+        raise ValueError(
+            f"{name}: target={os.fspath(target)!r} is a URL, and only files on this machine are written; "
+            "give a path"
+        )
+    if os.path.isdir(target):
+        raise ValueError(f"{name}: target={os.fspath(target)!r} is a folder; give a file")
     if os.path.exists(target) and not overwrite:
         raise FileExistsError(f"{name}: target={os.fspath(target)!r} exists; give overwrite=True")
     whole = np.eye(len(axes) + 1)

@@ -83,15 +83,22 @@ def matrices_of(
 def _equal_shapes(transforms: Any, name: str, what: str) -> Iterator[tuple[int, np.ndarray]]:
     """Yield entries of one shape, with the index of the first."""
     try:
-        yield 0, np.asarray(transforms, np.float64)
+        yield 0, real_numbers(transforms)
         return
     except (TypeError, ValueError):  # several shapes, or no numbers
         pass
     for t, one in enumerate(transforms):
         try:
-            yield t, np.asarray(one, np.float64)[None]
+            yield t, real_numbers(one)[None]
         except (TypeError, ValueError):
-            raise TypeError(f"{name}: {what}[{t}]={one!r} is not made of numbers") from None
+            raise TypeError(f"{name}: {what}[{t}]={one!r} is not made of real numbers") from None
+
+
+def real_numbers(given: Any) -> np.ndarray:
+    """Return a float64 array; numpy would discard imaginary parts with a warning."""
+    if np.asarray(given).dtype.kind == "c":
+        raise TypeError("complex numbers are not real")
+    return np.asarray(given, np.float64)
 
 
 def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str, list[str]]:
@@ -117,6 +124,14 @@ def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str,
 def existing(path: str | os.PathLike[str], name: str, what: str) -> str:
     """Return the absolute path of a file."""
     found = os.path.abspath(os.path.expanduser(path))
+    if "://" in os.fspath(path):
+        raise ValueError(
+            f"{name}: {what}={os.fspath(path)!r} is a URL, and only files on this machine are read; "
+            "download it"
+        )
+    if os.path.exists(found) and not os.path.isfile(found):
+        kind = "a folder" if os.path.isdir(found) else "a device or a pipe"
+        raise ValueError(f"{name}: {what}={os.fspath(path)!r} is {kind}; give a file")
     if not os.path.isfile(found):
         made = f", such as the table of {_MAKERS[name]}" if name in _MAKERS else ""
         raise FileNotFoundError(
@@ -148,7 +163,7 @@ def _of_columns(table: Any, axes: Sequence[str], name: str, what: str) -> np.nda
             f"{name}: {what} has no column {missing[0]!r} (columns: {known}); rename its columns"
         )
     try:
-        found = {column: np.asarray(table[column], np.float64) for column in wanted}
+        found = {column: real_numbers(table[column]) for column in wanted}
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {what}: an entry is not a number: {error}") from None
     shapes = {column: numbers.shape for column, numbers in found.items()}

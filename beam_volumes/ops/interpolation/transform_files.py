@@ -101,7 +101,8 @@ def open_transform(
         The unit of lengths in the file, such as ``"mm"``; the unit of ``fixed`` by default.
     direction : array_like, optional
         The direction of ITK: a matrix with a column for each axis x, y, z, for both volumes or for
-        each. By default, axes are not rotated.
+        each. By default, the ``Direction`` in a file of elastix for both volumes. Without it, axes
+        are not rotated.
 
     Returns
     -------
@@ -118,8 +119,9 @@ def open_transform(
         If the file does not exist.
     ValueError
         If the file is damaged, has a different number of axes, or contains a transform that is not
-        supported. If landmarks do not determine the model, or a parameter is out of range. If the
-        volumes have different axes or no voxels.
+        supported. If ``direction`` contradicts the file. If landmarks do not determine the model,
+        or a parameter is out of range. If the volumes have different axes or no voxels, or only
+        one has a unit.
     TypeError
         If ``fixed`` or ``moving`` is neither a volume nor an array.
 
@@ -132,8 +134,16 @@ def open_transform(
     Notes
     -----
     Translations, rotations (Euler angles and versors), similarities, scales, affine maps, B-splines
-    and their combinations are supported. A file of elastix may refer to an initial transform in the
-    same folder. elastix and ITK map positions of ``fixed`` to positions of ``moving``, as does the
+    and their combinations are supported. ``ScaleVersor3D``, ``ScaleSkewVersor3D`` and
+    ``ComposeScaleSkewVersor3D`` of ITK and displacement fields are not supported. This is also true
+    of binary files, such as ``0GenericAffine.mat`` of ANTs. Read such a file with SimpleITK, and
+    write it as ``.tfm``.
+
+    A file of elastix may refer to an initial transform in the same folder. It contains the
+    direction of the fixed image only. If the moving image has a different direction, give
+    ``direction`` for each. Either both volumes have a voxel size with a unit, or neither.
+
+    elastix and ITK map positions of ``fixed`` to positions of ``moving``, as does the
     result. The origin of a volume is the centre of its first voxel, as in ITK. For NIfTI, negate
     the origin along y and x first and use ``direction=np.diag([-1, -1, 1])``, because ITK reverses
     these axes.
@@ -187,6 +197,14 @@ def open_transform(
         raise ValueError(
             f"{name}: model={model!r} is only for landmarks, and {place} contains a transform; leave it out"
         )
+    if isinstance(found, FileTransform) and found.direction is not None:
+        if direction is None:
+            here, there = frames(a, b, unit, found.direction, name)
+        elif not np.allclose(here.direction, found.direction, atol=1e-4):
+            raise ValueError(
+                f"{name}: direction={direction!r} contradicts the Direction in {place}, "
+                f"{found.direction.tolist()}; leave it out, or correct it"
+            )
     with np.errstate(all="ignore"):  # numbers that are too large give a matrix that is refused
         return _opened(found, model or "affine", a, here, there, place)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.hdf5.files import library, opened_file
+from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.outside import named_file
 
 #: Maximum size of a file: a grid of 100 x 100 x 100 control points needs 60 MB of text.
@@ -30,6 +31,8 @@ _MAX_FILES = 16
 _MAX_TRANSFORMS = 64
 
 _ITK_TEXT = "#Insight Transform File V1.0"
+#: Transforms of ITK without fixed parameters.
+_WITHOUT_CENTRE = ("Translation", "Identity")
 _ITK_NAME = re.compile(r"(\w+?)Transform(?:Base)?_(?:double|float)_([23])_([23])(?:_(\d))?")
 
 
@@ -61,6 +64,7 @@ class FileTransform:
 
     linear: np.ndarray  #: Homogeneous
     bends: tuple[Bend, ...] = ()
+    direction: np.ndarray | None = None  #: Of the fixed image, if the file contains it
 
     def after(self, first: FileTransform) -> FileTransform:
         """Return the transform that applies this one to the results of ``first``."""
@@ -101,14 +105,16 @@ def _read(path: str, before: tuple[str, ...]) -> FileTransform | Landmarks:
         data = file.read()
     if data.startswith(b"\x89HDF"):
         return _of_itk(_itk_groups(path))
+    if b"\0" in data:
+        raise DamagedTransform(
+            "it is neither text nor HDF5; use a file of elastix, ITK (.tfm or .h5) or BigWarp (.csv). "
+            "For a .mat file of ANTs, write .tfm with SimpleITK"
+        )
     try:
         text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise DamagedTransform(
-            "it is neither text nor HDF5; use a file of elastix, ITK (.tfm or .h5) or BigWarp (.csv)"
-        )
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DamagedTransform(f"its line {line} is not UTF-8; save it as UTF-8") from None
     if text.lstrip().startswith("#Insight Transform File"):
         return _of_itk(_itk_lines(text))
     if text.lstrip().startswith(("(", "//")):
@@ -122,9 +128,10 @@ def _read(path: str, before: tuple[str, ...]) -> FileTransform | Landmarks:
 def _landmarks(text: str) -> Landmarks:
     """Return the active landmarks of a file without a header: name, active, moving and fixed point."""
     try:
-        rows = [row for row in csv.reader(io.StringIO(text)) if any(map(str.strip, row))]
+        lines = csv.reader(io.StringIO(text, newline=None), strict=True)
+        rows = [row for row in lines if any(map(str.strip, row))]
     except csv.Error as error:
-        raise DamagedTransform(f"it is not CSV: {error}") from None
+        raise DamagedTransform(f"it is not CSV ({error}); restore it") from None
     if not rows:
         raise DamagedTransform("it is empty; restore it")
     count = len(rows[0])
@@ -153,10 +160,13 @@ def _landmarks(text: str) -> Landmarks:
 def _itk_lines(text: str) -> list[tuple[str, Any, Any]]:
     """Return the type, the parameters and the fixed parameters of each transform."""
     found: list[dict[str, str]] = []
-    for line in text.splitlines():
+    for line in text.splitlines(keepends=True):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         key, colon, value = line.partition(":")
+        # Every line of ITK ends with a newline, and a number without its last digits is a number.
+        if key.strip() in ("Parameters", "FixedParameters") and line == line.rstrip("\r\n"):
+            raise DamagedTransform(f"its last line {_short(line)} has no end; restore it")
         if key.strip() == "Transform" and colon:
             found.append({})
         if not colon or not found or key.strip() in found[-1]:
@@ -175,29 +185,47 @@ def _itk_lines(text: str) -> list[tuple[str, Any, Any]]:
 def _itk_groups(path: str) -> list[tuple[str, Any, Any]]:
     """Return the same from HDF5."""
     library(path)
+    wrong = None
     found: list[tuple[str, Any, Any]] = []
     try:
         with opened_file(path) as file:
-            groups = file.get("TransformGroup")
-            for k in range(_MAX_TRANSFORMS + 1):
-                if groups is None or str(k) not in groups:
-                    break
-                group = groups[str(k)]
-                kind = group["TransformType"][()]
-                kind = kind[0] if np.ndim(kind) else kind
-                numbers: list[Any] = []
-                for name in ("Parameters", "FixedParameters"):
-                    # Older versions of ITK misspell the names.
-                    node = group.get(f"Transform{name}", group.get(f"Tranform{name}"))
-                    if node is not None and node.nbytes > _MAX_BYTES:
-                        raise DamagedTransform(f"the {name} of transform {k} are too large")
-                    numbers.append([] if node is None else np.ravel(node[()]))
-                found.append((os.fsdecode(kind), *numbers))
-    except DamagedTransform:
-        raise
+            try:
+                groups = file.get("TransformGroup", {})
+                names = {str(k) for k in range(len(groups))}
+                if names != {*groups} and len(names) <= _MAX_TRANSFORMS:
+                    listed = ", ".join(sorted(groups, key=lambda name: (len(name), name)))
+                    raise DamagedTransform(
+                        f"its groups {_short(listed)} are not numbered from 0; restore it"
+                    )
+                count = min(len(groups), _MAX_TRANSFORMS + 1)
+                found = [_itk_group(groups[str(k)], k) for k in range(count)]
+            except DamagedTransform as error:  # `opened_file` would replace it
+                wrong = error
     except Exception as error:  # h5py has many kinds for damaged files
-        raise DamagedTransform(f"it is damaged: {_short(str(error))}; restore it") from None
+        if isinstance(error, VolumeError) and "open for writing" in str(error):
+            raise
+        raise DamagedTransform("it is damaged; restore it") from None
+    if wrong is not None:
+        raise wrong
     return found
+
+
+def _itk_group(group: Any, k: int) -> tuple[str, Any, Any]:
+    node = group.get("TransformType")
+    kind: Any = None if node is None else node[()]
+    kind = kind[0] if np.size(kind) == 1 and np.ndim(kind) else kind
+    if not isinstance(kind, bytes):
+        raise DamagedTransform(f"the TransformType of transform {k} is not a text; restore it")
+    numbers: list[Any] = []
+    for name in ("Parameters", "FixedParameters"):
+        # Older versions of ITK misspell the names.
+        node = group.get(f"Transform{name}", group.get(f"Tranform{name}"))
+        if node is not None and node.nbytes > _MAX_BYTES:
+            raise DamagedTransform(f"the {name} of transform {k} are too large")
+        if node is not None and node.dtype.kind not in "iuf":
+            raise DamagedTransform(f"the {name} of transform {k} are not real numbers; restore it")
+        numbers.append([] if node is None else np.ravel(node[()]))
+    return os.fsdecode(kind), *numbers
 
 
 def _of_itk(found: Sequence[tuple[str, Any, Any]]) -> FileTransform:
@@ -212,7 +240,7 @@ def _of_itk(found: Sequence[tuple[str, Any, Any]]) -> FileTransform:
             f"it contains {len(members)} transforms that no composite transform combines"
         )
     every = []
-    for kind, given, fixed in members:
+    for k, (kind, given, fixed) in enumerate(members, int(is_composite)):
         match = _ITK_NAME.fullmatch(kind)
         if match is None or match[2] != match[3]:
             raise _not_supported(kind)
@@ -222,8 +250,12 @@ def _of_itk(found: Sequence[tuple[str, Any, Any]]) -> FileTransform:
             every.append(_of_itk_spline(n, numbers, of_place, int(match[4] or 3)))
             continue
         centre = of_place[:n] if len(of_place) >= n else np.zeros(n)
-        is_zyx = match[1] == "Euler3D" and len(of_place) > n and of_place[n] != 0
-        every.append(_linear(match[1], n, numbers, centre, is_zyx))
+        # Older versions of ITK do not store the order of the angles.
+        is_ordered = match[1] == "Euler3D" and len(of_place) == n + 1
+        result = _linear(match[1], n, numbers, centre, is_ordered and of_place[n] != 0)
+        count = 0 if match[1] in _WITHOUT_CENTRE else n + is_ordered
+        _check_count(of_place, count, f"FixedParameters of transform {k} ({match[1]})")
+        every.append(result)
     # The last one is applied first.
     return _composed(every[::-1])
 
@@ -291,7 +323,12 @@ def _of_elastix(path: str, text: str, before: tuple[str, ...]) -> FileTransform:
             raise _not_supported(kind)
         is_turned = short != "Translation"
         centre = numbers("CenterOfRotationPoint", n) if is_turned else np.zeros(n)
-        result = _linear(short, n, given, centre, word("ComputeZYX", "false") == "true")
+        # elastix always stores the order of the angles.
+        is_zyx = word("ComputeZYX") if short == "Euler3D" else "false"
+        if is_zyx not in ("true", "false"):
+            raise DamagedTransform(f"ComputeZYX is {printable(is_zyx)!r}, not true or false")
+        result = _linear(short, n, given, centre, is_zyx == "true")
+    result = replace(result, direction=_elastix_direction(n, word, numbers, "Direction" in table))
     keys = ("InitialTransformParameterFileName", "InitialTransformParametersFileName")
     first = next((word(key) for key in keys if key in table), "NoInitialTransform")
     if first == "NoInitialTransform":
@@ -308,7 +345,27 @@ def _of_elastix(path: str, text: str, before: tuple[str, ...]) -> FileTransform:
     how = word("HowToCombineTransforms", "Compose")
     if how not in ("Compose", "Add"):
         raise DamagedTransform(f"HowToCombineTransforms is {printable(how)!r}, not Compose or Add")
-    return result.after(initial) if how == "Compose" else initial.plus(result)
+    combined = result.after(initial) if how == "Compose" else initial.plus(result)
+    return replace(combined, direction=result.direction)
+
+
+def _elastix_direction(
+    n: int,
+    word: Callable[..., str],
+    numbers: Callable[[str, int], np.ndarray],
+    is_given: bool,
+) -> np.ndarray | None:
+    """Return the direction of the fixed image; None if the file does not contain it."""
+    is_used = word("UseDirectionCosines", "true")
+    if is_used not in ("true", "false"):
+        raise DamagedTransform(f"UseDirectionCosines is {printable(is_used)!r}, not true or false")
+    if not is_given or is_used == "false":
+        return None
+    # Columns follow each other.
+    found = numbers("Direction", n * n).reshape(n, n).T
+    if not is_direction(found):
+        raise DamagedTransform("the columns of its Direction are not perpendicular; restore it")
+    return found
 
 
 def _elastix_table(text: str) -> dict[str, list[str]]:
@@ -374,6 +431,12 @@ def is_invertible(matrix: np.ndarray) -> bool:
     return bool(np.isfinite(matrix).all() and linear.any() and np.linalg.cond(linear) < 1e12)
 
 
+def is_direction(matrix: np.ndarray) -> bool:
+    """Whether the columns of matrices are perpendicular and of length 1."""
+    product = matrix @ np.swapaxes(matrix, -1, -2)
+    return bool(np.allclose(product, np.eye(matrix.shape[-1]), atol=1e-4))
+
+
 def _turn(angle: float, a: int, b: int, n: int) -> np.ndarray:
     """Return a rotation by an angle from axis ``a`` to axis ``b``."""
     result = np.eye(n)
@@ -417,6 +480,9 @@ def _spline(
 
 def _numbers(texts: Sequence[Any] | np.ndarray, what: str) -> np.ndarray:
     try:
+        # Python also accepts 1_0 and digits of other scripts.
+        if not isinstance(texts, np.ndarray) and any(not t.isascii() or "_" in t for t in texts):
+            raise ValueError
         found = np.array(texts, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise DamagedTransform(f"{what} has an entry that is not a number; restore it") from None
