@@ -28,7 +28,7 @@ from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.registration.trends import Trend
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrix_columns
-from beam_volumes.ops.geometry.validity import check_mask, marked_volume, nodata_of
+from beam_volumes.ops.geometry.validity import check_mask, marked_volume, nodata_of, opened_mask
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.runs.console import shown_progress
@@ -221,7 +221,7 @@ def _thin_slices(
             f"{name}: the volume has the axes {', '.join(v.axes)}; z, y and x are needed"
         )
     factor = _factor(v.shape[1:], max_side, name)
-    of_stack = None if mask is None else one_channel(as_volume(mask))
+    of_stack = None if mask is None else opened_mask(mask, name, "the stack")
     if of_stack is not None:
         check_mask(of_stack, v, name, "the stack")
     empty = nodata_of(nodata, v.dtype, name)
@@ -376,7 +376,8 @@ def _mask_of_movie(mask: Any, movie: Volume) -> Volume | None:
     """Return the mask of a movie, with or without an axis of time."""
     if mask is None:
         return None
-    name, found = "register_frames", one_channel(as_volume(mask))
+    name = "register_frames"
+    found = opened_mask(mask, name, "the movie")
     if found.space.times not in (0, movie.space.times):
         raise ValueError(
             f"{name}: the mask has {found.space.times} time points, and the movie {movie.space.times}; "
