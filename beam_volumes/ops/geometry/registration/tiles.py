@@ -145,9 +145,10 @@ def register_tiles(
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All
     other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
-    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
-    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A tile
-    without valid voxels has no link.
+    Missing voxels between valid ones are interpolated, such as scattered voxels or every third row.
+    A pair is not used if too few common voxels remain to find fractions of voxels. A downsampled
+    voxel is the mean of its valid voxels, if these are at least half. Without ``mask`` and
+    ``nodata``, it is missing if any voxel is. A tile without valid voxels has no link.
 
     References
     ----------
@@ -396,9 +397,10 @@ class TilePairs:
             expected=expected,
             min_overlap=_MIN_OVERLAP,
         )
-        link = with_evidence(
-            a, b, link, limits, rivalry=of_rivals(), model=self.model, expected=expected
-        )
+        if link.is_refined or not self.subvoxel:
+            link = with_evidence(
+                a, b, link, limits, rivalry=of_rivals(), model=self.model, expected=expected
+            )
         # Index k of a downsampled box has its centre at factors * k + first.
         first = [s.start for s in near] + (factors - 1) / 2
         matrix = link.matrix * factors[:, None] / factors
