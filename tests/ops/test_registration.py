@@ -952,7 +952,7 @@ def test_a_mask_of_all_voxels_changes_nothing_and_one_of_none_leaves_a_tile():
         again = bv.register_tiles(images, where, max_shift=14, **more)
         assert [t.to_pydict() for t in again] == [t.to_pydict() for t in (table, pairs)]
     masks[2][:] = False
-    with pytest.warns(UserWarning, match="no link for 1 of 4 tiles, .* positions: 2;"):
+    with pytest.warns(UserWarning, match="positions: 2; no valid voxels in the overlaps of 2;"):
         table, _ = bv.register_tiles(images, where, max_shift=14, mask=masks)
     assert table["links"].to_pylist() == [2, 2, 0, 2]
     np.testing.assert_array_equal(columns(table, "yx")[2], (0, 0))
