@@ -13077,9 +13077,10 @@ def register_slices(
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both slices have. All
     other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
-    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
-    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A slice
-    without valid voxels has no link.
+    Missing voxels between valid ones are interpolated, such as scattered voxels or every third row.
+    Two slices are not linked if too few common voxels remain to find fractions of voxels. A
+    downsampled voxel is the mean of its valid voxels, if these are at least half. Without ``mask``
+    and ``nodata``, it is missing if any voxel is. A slice without valid voxels has no link.
 
     References
     ----------
@@ -13198,9 +13199,10 @@ def register_tiles(
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All
     other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
-    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
-    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A tile
-    without valid voxels has no link.
+    Missing voxels between valid ones are interpolated, such as scattered voxels or every third row.
+    A pair is not used if too few common voxels remain to find fractions of voxels. A downsampled
+    voxel is the mean of its valid voxels, if these are at least half. Without ``mask`` and
+    ``nodata``, it is missing if any voxel is. A tile without valid voxels has no link.
 
     References
     ----------

@@ -881,6 +881,68 @@ def test_tiles_are_registered_by_their_valid_voxels(kind):
     assert again.to_pydict() == table.to_pydict()
 
 
+def masks_with_a_pattern(shape):
+    """For each pattern, the masks of two tiles."""
+    rng = np.random.default_rng(1)
+    y, x = np.indices(shape)
+    periodic = {
+        "blocks of 12": (y // 12 + x // 12) % 2 == 0,
+        "blocks of 6": (y // 6 + x // 6) % 2 == 0,
+        "grid": (y % 6 > 0) & (x % 6 > 0),
+        "spots": (y % 8 < 3) & (x % 8 < 3),
+        "chessboard": (y + x) % 2 == 0,
+        "every second row": y % 2 > 0,
+        "every third row": y % 3 > 0,
+        "every fourth column": x % 4 > 0,
+        "one row of three": y % 3 == 0,
+    }
+    scattered = {
+        f"{percent} %": [rng.random(shape) * 100 > percent for _ in range(2)]
+        for percent in (10, 25, 30, 50, 70, 90)
+    }
+    return {name: [mask, mask] for name, mask in periodic.items()} | scattered
+
+
+#: Too few voxels are valid in both tiles, or between valid ones.
+UNUSABLE = {"spots", "one row of three", "70 %", "90 %", "blocks of 12", "blocks of 6"}
+
+
+@pytest.mark.filterwarnings("ignore:register_tiles")
+@pytest.mark.parametrize("sigma", [1.3, 2])
+@pytest.mark.parametrize("noise", [0, 0.1])
+def test_patterns_of_masks_do_not_decide_positions(sigma, noise):
+    """Each link is right to 0.1 voxels, or is not used."""
+    rng = np.random.default_rng(0)
+    big = tissue((150, 300), sigma)
+    moved = ndi.shift(big, (-1.4, -2.3), order=5, mode="reflect")
+    tiles = [big[20:130, 20:160], moved[20:130, 110:250]]
+    tiles = [t + rng.normal(0, 40 * noise, t.shape) for t in tiles]
+    for name, masks in masks_with_a_pattern(tiles[0].shape).items():
+        table, pairs = bv.register_tiles(tiles, [(0, 0), (0, 90)], max_shift=12, mask=masks)
+        used = pairs["used"][0].as_py()
+        assert used or name in UNUSABLE, name
+        if used:
+            shift = [pairs[f"shift_{a}"][0].as_py() for a in "yx"]
+            np.testing.assert_allclose(shift, (1.4, 92.3), atol=0.1, err_msg=name)
+        else:
+            np.testing.assert_array_equal(columns(table, "yx"), [(0, 0), (0, 90)], name)
+
+
+@pytest.mark.parametrize("model", ["translation", "rigid"])
+def test_patterns_of_masks_do_not_decide_transforms_of_slices(model):
+    big = tissue((150, 150), 2)
+    shift = np.array([1.4, 2.3])
+    stack = np.stack([i[20:130, 20:130] for i in (big, ndi.shift(big, -shift, order=5))])
+    for name, masks in masks_with_a_pattern(stack[0].shape).items():
+        table = bv.register_slices(stack, model=model, mask=np.stack(masks), max_shift=12)
+        used = table["links"][0].as_py()
+        assert used or name in UNUSABLE, name
+        if used:
+            m = columns(table, ["m_yy", "m_yx", "m_xy", "m_xx"]).reshape(-1, 2, 2)
+            middle = m @ (54.5, 54.5) + columns(table, "yx")
+            np.testing.assert_allclose(middle[1] - middle[0], shift, atol=0.1, err_msg=name)
+
+
 def test_a_mask_of_all_voxels_changes_nothing_and_one_of_none_leaves_a_tile():
     images, masks, shifts = damaged_images("clean")
     where = np.zeros((4, 2))
@@ -890,7 +952,7 @@ def test_a_mask_of_all_voxels_changes_nothing_and_one_of_none_leaves_a_tile():
         again = bv.register_tiles(images, where, max_shift=14, **more)
         assert [t.to_pydict() for t in again] == [t.to_pydict() for t in (table, pairs)]
     masks[2][:] = False
-    with pytest.warns(UserWarning, match="no link for 1 of 4 tiles, .* positions: 2;"):
+    with pytest.warns(UserWarning, match="positions: 2; no valid voxels in the overlaps of 2;"):
         table, _ = bv.register_tiles(images, where, max_shift=14, mask=masks)
     assert table["links"].to_pylist() == [2, 2, 0, 2]
     np.testing.assert_array_equal(columns(table, "yx")[2], (0, 0))
@@ -958,6 +1020,10 @@ def test_masks_of_stacks_and_movies():
         ({"mask": np.ones((9, 8), bool)}, "mask of tile 0 has the shape 9 x 8, but needs 8 x 8"),
         ({"mask": [None, np.ones((8, 8), "f4")]}, "mask of tile 1 has dtype float32"),
         ({"mask": np.ones((2, 8, 8), bool)}, "mask of tile 0 has the axes z y x, but needs y x"),
+        ({"mask": np.array([None, None])}, "mask of tile 0 is not usable: .* has dtype object"),
+        ({"mask": np.ones((8, 8), "c8")}, "mask of tile 0 is not usable: .* has dtype complex64"),
+        ({"mask": [None, np.array(True)]}, "mask of tile 1 is not usable: .* has 0 dimensions"),
+        ({"mask": [[True] * 8] * 2}, "mask of tile 0 is not usable: .*not list"),
         ({"mask": "mask.tif"}, r"not a path: write bv.open\('mask.tif'\)"),
         ({"nodata": 256}, "nodata=256 is not a value of uint8"),
         ({"nodata": 0.5}, "nodata=0.5 is not a value of uint8"),

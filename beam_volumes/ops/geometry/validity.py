@@ -28,7 +28,10 @@ def masks_of(mask: Any, volumes: Sequence[Volume], name: str, each: str) -> list
             f"{name}: mask has {len(given)} entries for {len(volumes)} {each}s; give one mask, or one for "
             f"each {each}, which may be None"
         )
-    opened = {id(m): one_channel(as_volume(m)) for m in given if m is not None}
+    opened = dict[int, Volume]()
+    for k, m in enumerate(given):
+        if m is not None and id(m) not in opened:
+            opened[id(m)] = opened_mask(m, name, f"{each} {k}")
     found = [None if m is None else opened[id(m)] for m in given]
     checked = set[tuple[int, int]]()
     for k, (m, v) in enumerate(zip(found, volumes, strict=True)):
@@ -36,6 +39,15 @@ def masks_of(mask: Any, volumes: Sequence[Volume], name: str, each: str) -> list
             check_mask(m, v, name, f"{each} {k}")
             checked.add((id(m), id(v)))
     return found
+
+
+def opened_mask(mask: Any, name: str, what: str) -> Volume:
+    """Return the mask of a volume; errors state that the mask cannot be opened."""
+    try:
+        return one_channel(as_volume(mask))
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: the mask of {what} is not usable: {error}") from error
 
 
 def check_mask(mask: Volume, volume: Volume, name: str, what: str) -> None:

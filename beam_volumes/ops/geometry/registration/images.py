@@ -34,11 +34,15 @@ _CONVERGED = 1e-3
 #: The same for levels that only give the start of the next one.
 _CONVERGED_COARSE = 0.05
 _MAX_STEPS = 30
+#: Displacement of a corner, in voxels, from which a step of refinement has not found the optimum.
+_UNSETTLED = 0.1
 #: Voxels at the edges that are not compared, since smoothing changes them.
 _EDGE = 1
 #: The share of the weights of smoothing that valid voxels must have, for a missing voxel to be interpolated,
-#: and for a valid voxel to be compared after smoothing.
-_MIN_FILLED, _MIN_VALID = 0.8, 0.9
+#: and for a valid voxel to be compared after smoothing. At a straight border it is 0.31 and 0.69.
+_MIN_FILLED, _MIN_VALID = 0.45, 0.9
+#: Steps of the interpolation of missing voxels.
+_FILL_STEPS = 6
 #: The least share of noise that is expected in the voxels of an overlap.
 _MIN_NOISE = 1e-3
 #: The part of an overlap without which a link must hold: the least share of the longest side, and of the
@@ -80,6 +84,9 @@ class Link:
     #: The logarithm of how improbable such a link is by chance; see `evidence_of`
     evidence: float = -math.inf
     contrast: float = 1.0  #: The range of values, the smaller one of both arrays
+    is_refined: bool = False  #: Whether fractions of voxels were found
+    #: Whether each array has valid voxels
+    has_voxels: tuple[bool, bool] = (True, True)
     #: Indices of the first array at which links are compared with each other, (axes, points)
     points: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
@@ -186,6 +193,8 @@ def aligned(
         limits = _limits(max_shift, len(levels) - level)
         converged = _CONVERGED_COARSE if level < len(levels) - 1 else _CONVERGED
         link = refined(near, far, link, model, spacing, limits, converged=converged)
+    if not link.is_refined:
+        return link
     return with_evidence(*levels[0], link, max_shift, rivalry=rivalry, model=model)
 
 
@@ -314,27 +323,38 @@ def contrast_of(array: np.ndarray) -> float:
 
 
 def marked(array: np.ndarray) -> np.ndarray:
-    """Return the array as float32, with NaN for missing voxels; single ones are interpolated."""
+    """Return the array as float32, with NaN for missing voxels; those between valid ones are interpolated.
+
+    Otherwise the pattern of scattered or periodic missing voxels would decide which voxels are compared.
+    """
     array = np.asarray(array, np.float32)
     missing = ~np.isfinite(array)
     if not missing.any():
         return array
-    values, share = _smoothed_valid(np.where(missing, np.float32(0), array), missing)
-    return np.where(missing, np.where(share >= _MIN_FILLED, values, np.float32(np.nan)), array)
+    values, share = _filled(array, missing)
+    return np.where(missing & (share < _MIN_FILLED), np.float32(np.nan), values)
 
 
-def _smoothed_valid(array: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return smooth means of the voxels that are not missing, and the share of the weights that they have.
-
-    Missing voxels are 0 in the array. Means far from all others are 0.
+def _filled(array: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return an array with missing voxels interpolated, and the share of weights of the others around each.
 
     H. Knutsson and C.-F. Westin, "Normalized and differential convolution", IEEE Conference on Computer
-    Vision and Pattern Recognition, 1993.
+    Vision and Pattern Recognition, 1993; A. Papoulis, "A new algorithm in spectral analysis and band-limited
+    extrapolation", IEEE Transactions on Circuits and Systems 22, 1975.
     """
+    # Missing voxels begin as weighted means of the others. Each step subtracts what a flat low-pass filter
+    # removes, so that slopes continue into missing parts. Voxels far from all others begin as the mean.
+    mean = np.float32(0 if missing.all() else array[~missing].mean(dtype=np.float64))
     share = ndimage.gaussian_filter((~missing).astype(np.float32), _SMOOTHING)
-    values = ndimage.gaussian_filter(array, _SMOOTHING)
-    values /= np.where(share > 1e-3, share, np.float32(1))
-    return values, share
+    values = np.where(missing, np.float32(0), array - mean)
+    means = ndimage.gaussian_filter(values, _SMOOTHING)
+    means /= np.where(share > 1e-3, share, np.float32(1))
+    values[missing] = means[missing]
+    for _ in range(_FILL_STEPS):
+        rough = values - ndimage.gaussian_filter(values, _SMOOTHING)
+        rough -= ndimage.gaussian_filter(rough, _SMOOTHING)
+        values[missing] -= rough[missing]
+    return np.where(missing, values + mean, array), share
 
 
 def cleaned(array: np.ndarray) -> np.ndarray:
@@ -629,8 +649,9 @@ def refined(
         move = step[len(generators) :]
         size = np.linalg.norm(change) * corner + np.linalg.norm(move)
         # Each step compares other voxels, so the quality may decrease on the way.
-        if quality > best.quality or size < converged:
-            best = Link(matrix, offset, quality, voxels)
+        is_settled = bool(size < _UNSETTLED)
+        if is_settled > best.is_refined or quality > best.quality or size < converged:
+            best = Link(matrix, offset, quality, voxels, is_refined=is_settled)
         if size < converged or size > corner:
             break
         matrix, place = _exponential(change) @ matrix, place + move
@@ -643,9 +664,8 @@ def _smoothed(array: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     scaled = _scaled(cleaned(array))
     if not missing.any():
         return ndimage.gaussian_filter(scaled, _SMOOTHING), None
-    scaled[missing] = 0.0
-    values, share = _smoothed_valid(scaled, missing)
-    return values, ~missing & (share >= _MIN_VALID)
+    values, share = _filled(scaled, missing)
+    return ndimage.gaussian_filter(values, _SMOOTHING), ~missing & (share >= _MIN_VALID)
 
 
 def _exponential(change: np.ndarray) -> np.ndarray:
@@ -725,8 +745,8 @@ def _warped(
         counted = ndimage.affine_transform(
             valid[1].astype(np.float32), matrix, offset, near.shape, order=1, mode="mirror"
         )
-        # A voxel counts if all voxels count between which it is interpolated.
-        counted = (counted > 0.999) & valid[0]
+        # A voxel counts if most voxels count between which it is interpolated.
+        counted = (counted > 0.5) & valid[0]
     to_moving = np.linalg.inv(matrix).T
     rows = max(1, _BLOCK // max(1, near[0].size))
     for first in range(0, len(near), rows):

@@ -28,7 +28,7 @@ from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.registration.trends import Trend
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrix_columns
-from beam_volumes.ops.geometry.validity import check_mask, marked_volume, nodata_of
+from beam_volumes.ops.geometry.validity import check_mask, marked_volume, nodata_of, opened_mask
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.runs.console import shown_progress
@@ -155,9 +155,10 @@ def register_slices(
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both slices have. All
     other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
-    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
-    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A slice
-    without valid voxels has no link.
+    Missing voxels between valid ones are interpolated, such as scattered voxels or every third row.
+    Two slices are not linked if too few common voxels remain to find fractions of voxels. A
+    downsampled voxel is the mean of its valid voxels, if these are at least half. Without ``mask``
+    and ``nodata``, it is missing if any voxel is. A slice without valid voxels has no link.
 
     References
     ----------
@@ -221,7 +222,7 @@ def _thin_slices(
             f"{name}: the volume has the axes {', '.join(v.axes)}; z, y and x are needed"
         )
     factor = _factor(v.shape[1:], max_side, name)
-    of_stack = None if mask is None else one_channel(as_volume(mask))
+    of_stack = None if mask is None else opened_mask(mask, name, "the stack")
     if of_stack is not None:
         check_mask(of_stack, v, name, "the stack")
     empty = nodata_of(nodata, v.dtype, name)
@@ -376,7 +377,8 @@ def _mask_of_movie(mask: Any, movie: Volume) -> Volume | None:
     """Return the mask of a movie, with or without an axis of time."""
     if mask is None:
         return None
-    name, found = "register_frames", one_channel(as_volume(mask))
+    name = "register_frames"
+    found = opened_mask(mask, name, "the movie")
     if found.space.times not in (0, movie.space.times):
         raise ValueError(
             f"{name}: the mask has {found.space.times} time points, and the movie {movie.space.times}; "

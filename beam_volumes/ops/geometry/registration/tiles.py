@@ -145,9 +145,10 @@ def register_tiles(
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All
     other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
-    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
-    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A tile
-    without valid voxels has no link.
+    Missing voxels between valid ones are interpolated, such as scattered voxels or every third row.
+    A pair is not used if too few common voxels remain to find fractions of voxels. A downsampled
+    voxel is the mean of its valid voxels, if these are at least half. Without ``mask`` and
+    ``nodata``, it is missing if any voxel is. A tile without valid voxels has no link.
 
     References
     ----------
@@ -189,14 +190,29 @@ def register_tiles(
     found = {pair: link.result() for pair, link in zip(pairs, links, strict=True)}
     table, of_pairs = every.solved(found, quality)
     if len(every.opened) > 1 and (lonely := unlinked(table)):
-        numbers = f"{', '.join(map(str, lonely[:20]))}{', ...' if lonely[20:] else ''}"
         shift = "" if reference is None else " except for the shift of all tiles"
+        blank = _blank(found)
+        reason = f"; no valid voxels in the overlaps of {_numbers(blank)}" if blank else ""
         warnings.warn(
             f"register_tiles: no link for {len(lonely)} of {len(every.opened)} tiles, which keep their "
-            f"given positions{shift}: {numbers}; the table of pairs has the reasons",
+            f"given positions{shift}: {_numbers(lonely)}{reason}; the table of pairs has the quality of "
+            "each pair",
             stacklevel=outside(),
         )
     return table, of_pairs
+
+
+def _numbers(tiles: Sequence[int]) -> str:
+    return f"{', '.join(map(str, tiles[:20]))}{', ...' if tiles[20:] else ''}"
+
+
+def _blank(found: Mapping[tuple[int, int], Link]) -> list[int]:
+    """Return the tiles without a valid voxel in any overlap."""
+    known = dict[int, bool]()
+    for pair, link in found.items():
+        for k, has_voxels in zip(pair, link.has_voxels, strict=True):
+            known[k] = known.get(k, False) or has_voxels
+    return sorted(k for k, has_voxels in known.items() if not has_voxels)
 
 
 def needs_of_tiles(
@@ -380,7 +396,11 @@ class TilePairs:
         a = np.asarray(self._compared(i, near, factors))
         b = np.asarray(self._compared(j, far, factors))
         if is_constant(a) or is_constant(b):
-            return replace(Link.shifted(self.given[j] - self.given[i], 0.0), contrast=0.0)
+            return replace(
+                Link.shifted(self.given[j] - self.given[i], 0.0),
+                contrast=0.0,
+                has_voxels=(bool(np.isfinite(a).any()), bool(np.isfinite(b).any())),
+            )
         begun = np.array([s.start for s in near]) - [s.start for s in far]
         expected = (self.given[j] - self.given[i] - begun) / factors
         a, b = marked(a), marked(b)
@@ -396,9 +416,10 @@ class TilePairs:
             expected=expected,
             min_overlap=_MIN_OVERLAP,
         )
-        link = with_evidence(
-            a, b, link, limits, rivalry=of_rivals(), model=self.model, expected=expected
-        )
+        if link.is_refined or not self.subvoxel:
+            link = with_evidence(
+                a, b, link, limits, rivalry=of_rivals(), model=self.model, expected=expected
+            )
         # Index k of a downsampled box has its centre at factors * k + first.
         first = [s.start for s in near] + (factors - 1) / 2
         matrix = link.matrix * factors[:, None] / factors
