@@ -221,7 +221,7 @@ def hsv2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
     hue, saturation, value = (_unit(v) for v in three)
     made = []
     for start in (5.0, 3.0, 1.0):  # sixths of the circle at which red, green and blue begin
-        at = np.remainder(np.remainder(hue, 1.0) * 6.0 + start, 6.0)
+        at: Any = np.remainder(np.remainder(hue, 1.0) * 6.0 + start, 6.0)
         share = clip(np.minimum(at, 4.0 - at), 0.0, 1.0)
         made.append((value * (1.0 - saturation * share)).astype(result))
     return stack(made, ("red", "green", "blue"))
