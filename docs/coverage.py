@@ -158,6 +158,7 @@ FUNCTIONS = [
     ("distance_transform_cdt", "scipy, `array_equal`", "across", "2, or 4 where planes do not fit in memory"),
     ("cumsum", "numpy with an axis, which is 0 by default", "across for integers along the first axis (floats: slice by slice); otherwise along whole rows or columns", "2; 1"),
     ("regionprops_table", "scikit-image on float64", "table", "1; for `label`, its second"),
+    ("skeleton_table", "a walk along every branch, in Python", "table", "2"),
     ("region_adjacency", "a count of all faces in numpy", "table", "1; for `label`, its second"),
     ("watershed", "the forest of edges in order, in Python; scikit-image except where floods meet", "across",
      "2; 3 with `markers=`"),

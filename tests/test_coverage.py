@@ -97,6 +97,7 @@ OF_VOLUME = by_name(
 OF_MASK = by_name(
     ("binary_erosion binary_dilation binary_opening binary_closing binary_fill_holes", ()),
     ("binary_hit_or_miss all any count_nonzero label remove_small_objects skeletonize", ()),
+    ("skeleton_table", ()),
     ("remove_small_holes clear_border keep_largest signed_distance area_opening area_closing", ()),
     ("distance_transform_cdt distance_transform_edt", ()),
     ("binary_propagation", (None, M)),

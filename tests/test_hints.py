@@ -149,7 +149,7 @@ def test_every_name_of_another_library_on_the_page_of_functions_has_its_answer_a
     page = (Path(__file__).parents[1] / "docs/reference/coverage.md").read_text()
     tables = re.findall(r"(?m)^\| [\w.-]+ \| here \|\n\| --- \| --- \|\n((?:\|.*\n)+)", page)
     rows = [row.strip("| ").split(" | ") for table in tables for row in table.splitlines()]
-    assert len(tables) == 6 and len(rows) > 150
+    assert len(tables) == 7 and len(rows) > 150
     for names, answer in rows:
         for name in re.findall(r"`(\w+)`", names):
             with pytest.raises(AttributeError, match=re.escape(f"no attribute {name!r}; {answer}")):

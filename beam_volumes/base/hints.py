@@ -174,6 +174,7 @@ _ROWS = (
         f"{_WHOLE_OBJECT}skimage.morphology.convex_hull_image",
     ),
     ("skeletonize_3d thin", "use `bv.skeletonize`"),
+    ("analyze_skeleton", "use `bv.skeleton_table`, a table of the branches of a skeleton"),
     ("medial_axis", "use `bv.skeletonize`, and `bv.distance_transform_edt` for the distances"),
     ("remove_objects_by_distance", "not available, because each removal depends on earlier ones; use `bv.peak_local_max`"),
     ("match_segments", "use `bv.segment_iou`, a table of the best partners with their IoU and dice"),
@@ -281,6 +282,10 @@ LIBRARIES = {
         ("renumber", "use `bv.relabel_sequential`"),
         ("each", "use `bv.for_each_label`, which passes each object to a function"),
         ("voxel_connectivity_graph color_connectivity_graph", "not available; use `bv.region_adjacency`"),
+    ),
+    "skan": (
+        ("summarize Skeleton branch_statistics", "use `bv.skeleton_table`, a table of the branches of a skeleton"),
+        ("skeleton_to_csgraph make_degree_image", "not available; the junctions of `bv.skeleton_table` are the nodes of a graph"),
     ),
     "SimpleITK": (
         ("ReadImage ImageFileReader ImageSeriesReader", _FILES),

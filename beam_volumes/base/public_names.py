@@ -105,6 +105,7 @@ PUBLIC_NAMES = {
         "variation_of_information"
     ),
     "ops.labels.sequential": "join_segmentations relabel_sequential",
+    "ops.labels.skeletons": "skeleton_table",
     "ops.labels.tables": "region_adjacency regionprops_table",
     "ops.labels.tracking": "track",
     "ops.labels.watershed": "watershed watershed_affinities",

@@ -237,6 +237,7 @@ def skeletonize(
 
     See Also
     --------
+    skeleton_table : measures the branches of the result.
     map_labels : calls a different algorithm for each whole object.
     distance_transform_edt : contains the radius of an object at the voxels of its skeleton.
 
