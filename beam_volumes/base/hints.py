@@ -254,9 +254,18 @@ _ROWS = (
         "correlation_lags mean_percentile pop_percentile sum_percentile mean_bilateral",
         "not available",
     ),
-    ("rgb2lab lab2rgb rgb2luv rgb2xyz rgb2ycbcr hsv2rgb", _CHANNELS),
+    ("rgb2luv rgb2xyz rgb2ycbcr", _CHANNELS),
+    (
+        "deltaE_cie76 deltaE_ciede94 deltaE_ciede2000 deltaE_cmc",
+        "not available; compute it from the channels of `bv.rgb2lab`",
+    ),
     ("hog graycomatrix", _SCIKIT_BLOCKS),
-    ("inpaint_biharmonic", f"{_WHOLE_OBJECT}skimage.restoration.inpaint_biharmonic, with `pad=`"),
+    (
+        "inpaint_biharmonic inpaint",
+        "not available, because each voxel depends on all voxels around a hole; "
+        f"{_WHOLE_OBJECT}skimage.restoration.inpaint_biharmonic, with `pad=`; `bv.fill_missing` fills slices",
+    ),
+    ("interpolate_na fillna ffill bfill", "use `bv.fill_missing` for slices, or `bv.where(np.isnan(v), value, v)`"),
     ("max_tree max_tree_local_maxima", _TREE),
     ("find_contours", "use `bv.outlines`, which traces labels, and objects of a mask"),
     # comparisons

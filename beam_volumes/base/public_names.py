@@ -71,6 +71,7 @@ PUBLIC_NAMES = {
     "ops.geometry.tile_files": "open_tiles save_transforms",
     "ops.intensity.bias": "fit_bias",
     "ops.intensity.colour": "combine_stains hed2rgb rgb2gray rgb2hed rgb2hsv separate_stains",
+    "ops.intensity.colour_spaces": "hsv2rgb lab2rgb rgb2lab",
     "ops.intensity.comparisons": (
         "mean_squared_error normalized_mutual_information normalized_root_mse "
         "peak_signal_noise_ratio structural_similarity"
@@ -79,6 +80,7 @@ PUBLIC_NAMES = {
         "adjust_gamma adjust_log adjust_sigmoid equalize_hist match_histograms rescale_intensity"
     ),
     "ops.intensity.local_equalization": "equalize_adapthist",
+    "ops.intensity.missing": "fill_missing",
     "ops.intensity.noise": "random_noise",
     "ops.intensity.slice_contrast": "normalize_slices",
     "ops.interpolation.fields": "map_coordinates warp",

@@ -90,12 +90,62 @@ def test_pictures(data):
         "bg_color": draw(st.sampled_from([None, "pink"])),
         "colors": draw(st.sampled_from([None, ["green", (0.2, 0.4, 0.6)]])),
         "image_alpha": draw(st.sampled_from([0.4, 1])),
+        "saturation": draw(st.sampled_from([0, 0.5, 1])),
     }
     some = draw(st.booleans())
     lazy = bv.label2rgb(labels, ours if some else None, **how)
     got = bv.compute(lazy, **parts(draw, labels.shape))
     theirs = color.label2rgb(labels, image if some else None, **how)
     np.testing.assert_allclose(np.moveaxis(got, 0, -1), theirs, atol=1e-6)
+
+
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_mean_colours(data):
+    draw = data.draw
+    labels = patches(draw)
+    dtype = draw(st.sampled_from(["?", "u1", "i2", "f4", "f8", "u4"]))
+    random = np.random.default_rng(0)
+    shape = labels.shape + (3,) * draw(st.integers(0, 1))
+    image = random.integers(0, 2 if dtype == "?" else 200, shape).astype(dtype)
+    image = image / image.dtype.type(7) if image.dtype.kind == "f" else image
+    axes = "zyx"[3 - labels.ndim :]
+    is_grey = image.ndim == labels.ndim
+    ours = bv.open(image) if is_grey else bv.open(np.moveaxis(image, -1, 0), axes=f"c{axes}")
+    background, colour = draw(st.sampled_from([0, 1, 3])), draw(st.sampled_from([None, (1, 0, 1)]))
+    if labels.dtype == bool:
+        background = min(background, 1)
+    how = {"kind": "avg", "bg_label": background, "bg_color": colour}
+    got = bv.compute(bv.label2rgb(labels, ours, **how), **parts(draw, labels.shape))
+    three = np.stack([image] * 3, -1) if is_grey else image
+    ids = narrow(labels, background) + background
+    theirs = color.label2rgb(ids, three.astype("f8"), **{**how, "bg_color": colour or (0, 0, 0)})
+    if colour is None:
+        theirs[ids == background] = three[ids == background]
+    assert got.dtype == image.dtype
+    if image.dtype.kind == "f":
+        np.testing.assert_allclose(np.moveaxis(got, 0, -1), theirs, rtol=2e-7)
+    else:  # a mean that is nearly an integer is one
+        expected = (np.rint(theirs * 1e9) / 1e9).astype(dtype)
+        np.testing.assert_array_equal(np.moveaxis(got, 0, -1), expected)
+
+
+def test_mean_colours_of_time_points_and_odd_images():
+    random = np.random.default_rng(3)
+    labels = random.integers(0, 4, (2, 3, 6, 7)).astype("u2")
+    image = random.integers(0, 255, (2, 3, 3, 6, 7)).astype("u1")
+    lazy = bv.label2rgb(
+        bv.open(labels, axes="tzyx"), bv.open(image, axes="tczyx"), kind="avg", bg_label=2
+    )
+    found = bv.compute(lazy, runner=None, slab=(1, 4, 7))
+    for t in range(2):
+        one = bv.label2rgb(labels[t], bv.open(image[t], axes="czyx"), kind="avg", bg_label=2)
+        np.testing.assert_array_equal(found[t], bv.compute(one, runner=None))
+    empty = bv.label2rgb(np.zeros((0, 4), "u1"), np.zeros((0, 4), "f4"), kind="avg")
+    assert bv.compute(empty, runner=None).shape == (3, 0, 4)
+    bad = np.full((1, 3), np.nan, "f4")
+    with pytest.raises(ValueError, match="NaN"):
+        bv.compute(bv.label2rgb(np.array([[0, 1, 1]]), bad, kind="avg"), runner=None)
 
 
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
@@ -225,6 +275,19 @@ def test_what_is_refused():
         (lambda: bv.label2rgb(labels, alpha=2), ValueError, "alpha=2"),
         (lambda: bv.label2rgb(labels, colors=[]), ValueError, "0 entries"),
         (lambda: bv.label2rgb(labels, bg_label=-1), ValueError, "bg_label=-1"),
+        (lambda: bv.label2rgb(labels, kind="mean"), ValueError, "kind='mean'"),
+        (lambda: bv.label2rgb(labels, kind="avg"), ValueError, "needs an image"),
+        (lambda: bv.label2rgb(labels, saturation=2), ValueError, "saturation=2"),
+        (
+            lambda: bv.label2rgb(labels, image, bg_color=(0, 0, 0.5), kind="avg"),
+            ValueError,
+            "three numbers of uint8",
+        ),
+        (
+            lambda: bv.label2rgb(labels, image, bg_color="red", kind="avg"),
+            ValueError,
+            "bg_color='red'",
+        ),
         (lambda: bv.relabel_sequential(labels, 0), ValueError, "offset"),
         (lambda: bv.relabel_sequential(labels, dtype="f4"), TypeError, "integers"),
         (lambda: bv.relabel_sequential(labels, by="area"), ValueError, "by='area'"),

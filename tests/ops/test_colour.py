@@ -1,5 +1,7 @@
 """Colours and stains, compared with scikit-image's, for any partition."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -39,6 +41,9 @@ OPERATIONS = {
     ),
     "rgb2gray": (bv.rgb2gray, color.rgb2gray),
     "rgb2hsv": (bv.rgb2hsv, color.rgb2hsv),
+    "hsv2rgb": (bv.hsv2rgb, color.hsv2rgb),
+    "rgb2lab": (bv.rgb2lab, color.rgb2lab),
+    "lab2rgb": (bv.lab2rgb, color.lab2rgb),
 }
 
 
@@ -108,6 +113,57 @@ def test_tissue_and_stains_there():
         np.testing.assert_allclose(rows[f"intensity_mean-{name}"], at, rtol=1e-6)
 
 
+LIGHTS = [*"ABCE", "d50", "D55", "D65", "D75"]
+
+
+@pytest.mark.parametrize("observer", ["2", "10", "r"])
+@pytest.mark.parametrize("light", LIGHTS)
+def test_lab_of_any_white(light, observer):
+    """Also beyond the range of colours, and back."""
+    x = np.random.default_rng(1).normal(0.5, 0.6, SHAPE)
+    how = {"illuminant": light, "observer": observer}
+    lab = bv.compute(bv.rgb2lab(bv.open(x), **how), runner=None)
+    expected = color.rgb2lab(x, **how, channel_axis=0)
+    np.testing.assert_allclose(lab, expected, rtol=1e-13, atol=1e-12)
+    found = bv.compute(bv.lab2rgb(bv.open(expected), **how), runner=None)
+    near = {"rtol": 1e-13, "atol": 1e-13}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # negative Z is set to 0
+        np.testing.assert_allclose(found, color.lab2rgb(expected, **how, channel_axis=0), **near)
+    inside = (x >= 0).all(0) & (x <= 1).all(0)
+    np.testing.assert_allclose(found[:, inside], x[:, inside], atol=1e-3)
+
+
+def test_colours_back_from_lab_and_hsv():
+    x = pixels("u1", 2)
+    v = bv.open(x)
+    for there, back in ((bv.rgb2lab, bv.lab2rgb), (bv.rgb2hsv, bv.hsv2rgb)):
+        found = bv.compute(back(there(v)), runner=None, slab=(1, 4, 5))
+        np.testing.assert_array_equal(np.rint(found * 255), x)
+    hsv = np.moveaxis(np.array([[2.25, 0.5, 1.0], [-0.75, 0.5, 1.0], [0.25, 0.5, 1.0]]), 1, 0)
+    found = bv.compute(bv.hsv2rgb(bv.open(hsv.reshape(3, 1, 1, 3))), runner=None)
+    assert (found == found[..., :1]).all()
+
+
+@pytest.mark.parametrize("name", ["hsv2rgb", "rgb2lab", "lab2rgb"])
+def test_new_spaces_of_odd_volumes(name):
+    ours = OPERATIONS[name][0]
+    for shape in ((3, 1, 1, 1), (3, 0, 4, 5), (3, 2, 2)):
+        v = bv.open(np.full(shape, 0.5, "f2"), axes="czyx" if len(shape) == 4 else "cyx")
+        found = bv.compute(ours(v), runner=None)
+        assert found.shape == shape and found.dtype == "f4"
+    x = pixels("f8")
+    for n, value in enumerate((np.nan, np.nan, np.nan, np.inf)):
+        x[n % 3, 1, n, 0] = value
+    found = bv.compute(ours(bv.open(x)), runner=None)
+    assert found.tobytes() == bv.compute(ours(bv.open(x)), runner=None, slab=(1, 4, 3)).tobytes()
+    assert np.isnan(found[:, 1, :3, 0]).all() and np.isfinite(found[:, 0]).all()
+    times = np.stack([x, x[::-1]])
+    found = bv.compute(ours(bv.open(times, axes="tczyx")), runner=None)
+    for t in range(2):
+        assert found[t].tobytes() == bv.compute(ours(bv.open(times[t])), runner=None).tobytes()
+
+
 @pytest.mark.parametrize(
     "call, says",
     [
@@ -115,6 +171,10 @@ def test_tissue_and_stains_there():
         (lambda: bv.rgb2hsv(np.zeros((4, 1, 5, 5), "u1")), r"are 4: drop alpha with v\[:3\]"),
         (lambda: bv.rgb2hed(np.zeros((3, 1, 5, 5), "i2")), "int16 has no known maximum"),
         (lambda: bv.rgb2hed(np.zeros((3, 1, 5, 5), "u1"), dtype="u1"), "float32 or float64"),
+        (lambda: bv.rgb2lab(np.zeros((3, 1, 5, 5)), "D60"), "rgb2lab: illuminant='D60'; use A, B"),
+        (lambda: bv.lab2rgb(np.zeros((3, 1, 5, 5)), observer=3), "observer=3; use 2, 10, R"),
+        (lambda: bv.lab2rgb(np.zeros((3, 1, 5, 5), "i1")), "lab2rgb: int8 has no known maximum"),
+        (lambda: bv.hsv2rgb(np.zeros((2, 1, 5, 5))), "hsv2rgb: three channels.* are 2"),
         (lambda: bv.separate_stains(np.zeros((3, 1, 5, 5), "u1"), [1, 2]), "three rows of three"),
         (
             lambda: bv.separate_stains(np.zeros((3, 1, 5, 5), "u1"), np.eye(3), names=["a", "a"]),

@@ -49,6 +49,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "downsample": tuple(
         {"factors": 2, "method": m} for m in ("mean", "min", "max", "median", "mode")
     ),
+    "fill_missing": ({"missing": 1}, {"nodata": 0}),
     "flood": ({"seed_point": (1, 1, 1)},),
     "flood_fill": ({"seed_point": (1, 1, 1), "new_value": 1},),
     "frangi": ({"sigmas": (1,)},),
@@ -99,7 +100,10 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "zoom": ({"zoom": 1.2}, {"zoom": 1.2, "order": 0}),
 }
 #: Operations on colours, and all operations that need three channels.
-COLOURS = ("rgb2hed", "hed2rgb", "rgb2gray", "rgb2hsv", "separate_stains", "combine_stains")
+COLOURS = (
+    *("rgb2hed", "hed2rgb", "rgb2gray", "rgb2hsv", "separate_stains", "combine_stains"),
+    *("hsv2rgb", "rgb2lab", "lab2rgb"),
+)
 WITH_CHANNELS = (*COLOURS, "sel", "watershed_affinities")
 #: Parameters that are volumes with a channel for each axis.
 FIELDS = ("coordinates", "displacement")

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import colour
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack
@@ -329,6 +328,18 @@ def _combined(name: str, volume: Volume, matrix: Any, dtype: Any) -> Volume:
 
 def _of_three(name: str, volume: Volume, wanted: Sequence[Any], dtype: Any) -> tuple[Volume, ...]:
     """Make one volume from three channels for each kind, weights and scale."""
+    three, result = three_channels(name, volume, dtype)
+    source = three[0].dtype
+    return tuple(
+        stage_of_volumes(
+            OfThree(name, result, kind, colour.table_of(source, kind), weights, scale), three
+        )
+        for kind, weights, scale in wanted
+    )
+
+
+def three_channels(name: str, volume: Volume, dtype: Any) -> tuple[tuple[Volume, ...], np.dtype]:
+    """Return the three channels of a volume, and the dtype of the result."""
     volume = as_volume(volume)
     count = len(volume.nodes) if volume.space.has_channels else 1
     if count != 3:
@@ -342,14 +353,7 @@ def _of_three(name: str, volume: Volume, wanted: Sequence[Any], dtype: Any) -> t
     result = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
     if result not in (np.float32, np.float64):
         raise ValueError(f"{name}: dtype={dtype!r}; use float32 or float64")
-    three = channels(kernel_input(volume))
-    source = kernel_dtype(volume.dtype)
-    return tuple(
-        stage_of_volumes(
-            OfThree(name, result, kind, colour.table_of(source, kind), weights, scale), three
-        )
-        for kind, weights, scale in wanted
-    )
+    return channels(kernel_input(volume)), result
 
 
 def _matrix(given: Any, name: str) -> np.ndarray:

@@ -179,7 +179,7 @@ def normalize_slices(
     """
     volume = as_volume(volume)
     name = "normalize_slices"
-    others, along = _across(volume, axis, name)
+    others, along = across(volume, axis, name)
     if percentiles is None:
         if not (isinstance(out_range, str) and out_range == "dtype"):
             raise TypeError(f"{name}: out_range={out_range!r} needs percentiles; give percentiles=")
@@ -194,7 +194,7 @@ def normalize_slices(
     return stage_in(result, volume, stage, numbers)
 
 
-def _across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]:
+def across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]:
     """Return the axes of a slice, by number in the volume, and the axis of z, y, x across slices."""
     if isinstance(axis, str):
         if axis not in volume.axes:
@@ -205,7 +205,13 @@ def _across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]
     along = par.axis_of(volume, axis, name)
     if len(volume.space.axes) < 2:
         raise ValueError(f"{name}: a volume of shape {volume.shape} has no slices; keep two axes")
-    return [i for i, a in enumerate(volume.space.visible) if a != along], along
+    return others_of(volume, along), along
+
+
+def others_of(volume: Volume, along: int) -> list[int]:
+    """Return the axes of a slice, by number in the volume."""
+    first = volume.ndim - len(volume.space.visible)
+    return [first + i for i, a in enumerate(volume.space.visible) if a != along]
 
 
 def _of_moments(

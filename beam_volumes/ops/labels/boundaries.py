@@ -12,10 +12,14 @@ from beam_volumes.across.components import check_connectivity
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack
+from beam_volumes.ops.intensity.colour import rgb2hsv
+from beam_volumes.ops.intensity.colour_spaces import hsv2rgb
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.mappings import check_labels
+from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.morphology.basic import binary_dilation, grey_dilation, grey_erosion
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import representable
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 
@@ -207,16 +211,20 @@ def label2rgb(
     bg_label: int = 0,
     bg_color: Colour | None = (0, 0, 0),
     image_alpha: float = 1,
+    kind: str = "overlay",
+    *,
+    saturation: float = 0,
 ) -> Volume:
-    """Colour labels, optionally on top of an image.
+    """Colour labels, optionally on top of an image, or with the mean of an image.
 
     Parameters
     ----------
     label : Volume or numpy.ndarray
         Bool or integer labels.
     image : Volume or numpy.ndarray, optional
-        An image of the same shape. Three channels are converted to grey. Bool and unsigned integers
-        of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
+        An image of the same shape, without channels or with red, green and blue. Bool and unsigned
+        integers of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale. With
+        ``kind="avg"``, an image is needed, and all dtypes keep their scale.
     colors : sequence of colours, optional
         Names, or red, green and blue from 0 to 1; by default scikit-image's ten colours. They
         repeat. The smallest possible label has the first colour, so a label has the same colour in
@@ -226,20 +234,27 @@ def label2rgb(
     bg_label : int, default: 0
         The label of the background, 0 or more.
     bg_color : sequence of float or str, default: (0, 0, 0)
-        The colour of the background; with None, the image is unchanged in the background.
+        The colour of the background; with None, the image is unchanged in the background. With
+        ``kind="avg"``, three numbers in the range of the image.
     image_alpha : float, default: 1
         Opacity of the image, from 0 to 1, on a white background.
+    kind : {"overlay", "avg"}, default: "overlay"
+        ``"overlay"`` draws ``colors`` on the image. ``"avg"`` gives each label its mean colour in
+        the image, and ignores ``colors``, ``alpha``, ``image_alpha`` and ``saturation``.
+    saturation : float, default: 0
+        Saturation of an image with three channels, from 0 for grey to 1 for its own colours.
 
     Returns
     -------
     Volume
-        The channels red, green and blue, as float32, or float64 for float64 images.
+        The channels red, green and blue, as float32, or float64 for float64 images. With
+        ``kind="avg"``, they have the image's dtype; fractions of integers are cut off.
 
     Raises
     ------
     ValueError
         If shapes differ, the image does not have one or three channels, or a parameter is out of
-        range.
+        range. With ``kind="avg"``, on computation, if a voxel of a label is NaN or infinite.
     TypeError
         If an input is neither a volume nor an array, or has an unsupported dtype.
 
@@ -247,14 +262,17 @@ def label2rgb(
     --------
     mark_boundaries : draws the boundaries only.
     view : shows labels in a browser.
+    regionprops_table : returns the means as a table.
 
     Notes
     -----
-    %(pointwise)s
+    Pointwise: no halo. ``kind="overlay"`` needs no sweeps beyond those for the inputs.
+    ``kind="avg"`` needs two sweeps: one for exact means of all labels, and one to write them. No
+    worker holds all means.
 
     References
     ----------
-    `skimage.color.label2rgb`, with ``kind="overlay"`` and ``saturation=0``.
+    `skimage.color.label2rgb`.
 
     Examples
     --------
@@ -263,18 +281,26 @@ def label2rgb(
     array([[0. , 1. , 0. ],
            [0. , 0. , 0. ],
            [0. , 0. , 0.5]], dtype=float32)
+    >>> image = np.array([[9, 10, 30]], "u1")
+    >>> np.asarray(bv.label2rgb(np.array([[0, 5, 5]]), image, kind="avg"))[0]
+    array([[ 0, 20, 20]], dtype=uint8)
     """
     name = "label2rgb"
     labels = one_channel(label)
     check_labels(labels.dtype, name)
     if labels.dtype.kind == "b":
         labels = labels.astype(np.uint8)
-    for what, share in (("alpha", alpha), ("image_alpha", image_alpha)):
+    if kind not in ("overlay", "avg"):
+        raise ValueError(f'{name}: kind={kind!r}; use "overlay" or "avg"')
+    shares = {"alpha": alpha, "image_alpha": image_alpha, "saturation": saturation}
+    for what, share in shares.items():
         if not par.is_number(share) or not 0 <= share <= 1:
             raise ValueError(f"{name}: {what}={share!r}; give a number from 0 to 1")
     _check_background(bg_label, "bg_label", labels, name)
     if bg_label < 0:
         raise ValueError(f"{name}: bg_label={bg_label!r}; give 0 or more")
+    if kind == "avg":
+        return _mean_colours(labels, image, int(bg_label), bg_color, name)
     if colors is not None and not isinstance(colors, Sequence | np.ndarray):
         raise TypeError(f"{name}: colors={colors!r}; give a list of colours")
     cycle = [_colour(c, "colors", name) for c in (_DEFAULT if colors is None else colors)]
@@ -283,26 +309,68 @@ def label2rgb(
     alpha = 1.0 if image is None else float(alpha)
     background = None if bg_color is None else _colour(bg_color, "bg_color", name)
     numbers = _of_cycle(labels, int(bg_label), len(cycle))
-    below = [] if image is None else _rgb(image, labels, name)
-    grey = None
-    if below:
-        grey = (
-            below[0]
-            if below[0] is below[1]
-            else np.maximum(np.maximum(below[0], below[1]), below[2])
-        )
-        of = grey.dtype.type
-        grey = grey * of(image_alpha) + of(1 - image_alpha)
+    under = [] if image is None else _below(_rgb(image, labels, name), image_alpha, saturation)
     parts = []
     for k in range(3):
         table = np.array([(background or (0, 0, 0))[k], *(c[k] for c in cycle)]) * alpha
-        dtype = np.dtype(np.float32) if grey is None else grey.dtype
-        over = relabel(numbers, (np.arange(len(table)), table), dtype=dtype)
-        part = over if grey is None else over + grey * dtype.type(1 - alpha)
-        if background is None and grey is not None:
-            part = where(numbers == 0, grey, part)
+        dtype = under[k].dtype if under else np.dtype(np.float32)
+        part = relabel(numbers, (np.arange(len(table)), table), dtype=dtype)
+        if under:
+            part = part + under[k] * dtype.type(1 - alpha)
+            if background is None:
+                part = where(numbers == 0, under[k], part)
         parts.append(part)
     return stack(parts, _RGB)
+
+
+def _below(three: list[Volume], alpha: float, saturation: float) -> list[Volume]:
+    """Return the image below labels, with less saturation, on white."""
+    if three[0] is not three[1]:
+        if saturation:
+            hue, own, value = channels(rgb2hsv(stack(three, _RGB)))
+            three = list(channels(hsv2rgb(stack([hue, own * float(saturation), value]))))
+        else:
+            three = [np.maximum(np.maximum(three[0], three[1]), three[2])] * 3
+    of = three[0].dtype.type
+    return [v * of(alpha) + of(1 - alpha) for v in three]
+
+
+def _mean_colours(labels: Volume, image: Any, background: int, colour: Any, name: str) -> Volume:
+    """Return the mean colour of each label."""
+    if image is None:
+        raise ValueError(f'{name}: kind="avg" needs an image; give image=')
+    image = as_volume(image)
+    three = _channels_of(image, labels, name)
+    fill = [0.0] * 3 if colour is None else _numbers_of(colour, image.dtype, name)
+    outside = labels == labels.dtype.type(background)
+    regions = labels
+    if background:  # tables leave out label 0
+        zero, of = labels == labels.dtype.type(0), labels.dtype.type
+        regions = where(outside, of(0), where(zero, of(background), labels))
+    made: dict[int, Volume] = {}
+    for v in three:
+        if id(v) not in made:
+            table = regionprops_table(regions, v, ["intensity_mean"])
+            mean = relabel(regions, table, missing=0, dtype=np.float64)
+            made[id(v)] = mean.astype(image.dtype)
+    of = image.dtype.type
+    return stack(
+        [
+            where(outside, v if colour is None else of(c), made[id(v)])
+            for v, c in zip(three, fill, strict=True)
+        ],
+        _RGB,
+    )
+
+
+def _numbers_of(colour: Any, dtype: np.dtype, name: str) -> list[float]:
+    """Return the red, green and blue of a dtype."""
+    numbers = list(colour) if isinstance(colour, tuple | list | np.ndarray) else []
+    if len(numbers) != 3 or not all(par.is_number(n) and representable(n, dtype) for n in numbers):
+        raise ValueError(
+            f'{name}: bg_color={colour!r}; with kind="avg", give three numbers of {dtype}, or None'
+        )
+    return numbers
 
 
 def _of_cycle(labels: Volume, background: int, count: int) -> Volume:
@@ -317,16 +385,7 @@ def _of_cycle(labels: Volume, background: int, count: int) -> Volume:
 def _rgb(image: Volume, labels: Volume, name: str) -> list[Volume]:
     """Return the red, green and blue of an image as floats."""
     image = as_volume(image)
-    three = list(channels(image)) if image.space.has_channels else [image] * 3
-    if len(three) != 3:
-        raise ValueError(
-            f"{name}: the image has {len(three)} channels; give one volume, or three channels"
-        )
-    if three[0].axes != labels.axes or three[0].shape != labels.shape:
-        raise ValueError(
-            f"{name}: labels of shape {labels.shape} and an image of shape {image.shape} do not match; "
-            "crop them to one shape first"
-        )
+    three = _channels_of(image, labels, name)
     if image.dtype.kind == "i" or (image.dtype.kind == "u" and image.dtype.itemsize > 2):
         raise TypeError(
             f"{name}: {image.dtype} has no known maximum; cast it to uint8 or uint16, or scale it "
@@ -337,6 +396,21 @@ def _rgb(image: Volume, labels: Volume, name: str) -> list[Volume]:
     if image.space.has_channels:
         return [v.astype(to) / scale for v in three]
     return [image.astype(to) / scale] * 3
+
+
+def _channels_of(image: Volume, labels: Volume, name: str) -> list[Volume]:
+    """Return three channels of an image of the labels' shape."""
+    three = list(channels(image)) if image.space.has_channels else [image] * 3
+    if len(three) != 3:
+        raise ValueError(
+            f"{name}: the image has {len(three)} channels; give one volume, or three channels"
+        )
+    if three[0].axes != labels.axes or three[0].shape != labels.shape:
+        raise ValueError(
+            f"{name}: labels of shape {labels.shape} and an image of shape {image.shape} do not match; "
+            "crop them to one shape first"
+        )
+    return three
 
 
 def _colour(colour: Any, what: str, name: str) -> tuple[float, float, float]:
