@@ -3852,6 +3852,82 @@ def cumsum(
            [ 3, 11]])
     """
 
+def curvature_anisotropic_diffusion(
+    volume: Volume,
+    time_step: float | None = None,
+    conductance_parameter: float = 3.0,
+    conductance_scaling_update_interval: int = 1,
+    number_of_iterations: int = 5,
+    *,
+    spacing: float | Sequence[float] | str | None = None,
+) -> Volume:
+    """Denoise by a curvature flow that is weak across edges.
+
+    Surfaces of equal intensity move by their curvature: small spots vanish, and straight edges
+    remain, even if their contrast is low.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
+    time_step : float, optional
+        How far each iteration diffuses, at most ``1 / (2 * sum(1 / spacing))``. By default
+        ``min(spacing) / 2 ** (axes + 1)`` for the number of axes z, y and x: 0.0625 for three.
+    conductance_parameter : float, default: 3.0
+        The gradient up to which voxels are smoothed, as a multiple of the root mean square of the
+        gradient. Larger numbers smooth edges more; 0 returns the volume.
+    conductance_scaling_update_interval : int, default: 1
+        The number of iterations after which the mean square of the gradient is computed again.
+    number_of_iterations : int, default: 5
+        The number of iterations, up to 1000; 0 returns the volume.
+    spacing : float, sequence of float or "voxel_size", optional
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"``
+        uses the voxel size of the volume, like ITK.
+
+    Returns
+    -------
+    Volume
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range. On computation, if a voxel is NaN or infinite, or the square
+        of a gradient is infinite in float64.
+    TypeError
+        If the input is neither a volume nor an array, or a parameter is not a number.
+
+    See Also
+    --------
+    gradient_anisotropic_diffusion : keeps corners and spots with a high contrast.
+    denoise_tv_chambolle : minimizes the total variation.
+
+    Notes
+    -----
+    One sweep for each mean of the squared gradient, and one for the result. Each iteration adds a
+    voxel to the halo.
+
+    The scheme is ITK's, computed in float64. Results differ from SimpleITK's by up to 2e-6 of the
+    largest intensity for float32, and 1e-12 for float64. Each channel and time point is diffused
+    separately, with its own mean.
+
+    References
+    ----------
+    ITK's ``CurvatureAnisotropicDiffusionImageFilter``; R. T. Whitaker, X. Xue,
+    "Variable-conductance, level-set curvature for image denoising", ICIP 2001.
+
+    Examples
+    --------
+    >>> spot = np.zeros((5, 7), "u1")
+    >>> spot[:, 4:] = 90
+    >>> spot[2, 1] = 30
+    >>> smooth = bv.curvature_anisotropic_diffusion(spot, conductance_parameter=1)
+    >>> np.asarray(smooth)[2].round(1)
+    array([ 1. ,  1.3,  1.5,  6. , 90. , 90. , 90. ], dtype=float32)
+    """
+
 def cut(
     merges: Table | Any,
     threshold: float | None = None,
@@ -7154,6 +7230,82 @@ def generic_laplace(
     >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))
     >>> np.asarray(bv.generic_laplace(row, second))
     array([[  10.,    0.,  160., -360.,  190.]], dtype=float32)
+    """
+
+def gradient_anisotropic_diffusion(
+    volume: Volume,
+    time_step: float | None = None,
+    conductance_parameter: float = 3.0,
+    conductance_scaling_update_interval: int = 1,
+    number_of_iterations: int = 5,
+    *,
+    spacing: float | Sequence[float] | str | None = None,
+) -> Volume:
+    """Denoise by diffusion that is weak across edges, after Perona and Malik.
+
+    Use it before a threshold or a watershed: areas become flat, and edges with a high contrast
+    remain.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes. Intensities keep their scale, whereas scikit-image
+        scales integers to the range from 0 to 1.
+    time_step : float, optional
+        How far each iteration diffuses, at most ``1 / (2 * sum(1 / spacing))``. By default
+        ``min(spacing) / 2 ** (axes + 1)`` for the number of axes z, y and x: 0.0625 for three.
+    conductance_parameter : float, default: 3.0
+        The gradient up to which voxels are smoothed, as a multiple of the root mean square of the
+        gradient. Larger numbers smooth edges more; 0 returns the volume.
+    conductance_scaling_update_interval : int, default: 1
+        The number of iterations after which the mean square of the gradient is computed again.
+    number_of_iterations : int, default: 5
+        The number of iterations, up to 1000; 0 returns the volume.
+    spacing : float, sequence of float or "voxel_size", optional
+        Extent of a voxel: one value for all axes or one per axis; 1 by default. ``"voxel_size"``
+        uses the voxel size of the volume, like ITK.
+
+    Returns
+    -------
+    Volume
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range. On computation, if a voxel is NaN or infinite, or the square
+        of a gradient is infinite in float64.
+    TypeError
+        If the input is neither a volume nor an array, or a parameter is not a number.
+
+    See Also
+    --------
+    curvature_anisotropic_diffusion : removes small spots sooner and keeps edges longer.
+    denoise_tv_chambolle : minimizes the total variation.
+
+    Notes
+    -----
+    One sweep for each mean of the squared gradient, and one for the result. For one mean, set
+    ``conductance_scaling_update_interval`` to the number of iterations. Each iteration adds a voxel
+    to the halo. Results may be stored between sweeps; the plan shows this.
+
+    The scheme is ITK's, computed in float64. Results differ from SimpleITK's by up to 2e-6 of the
+    largest intensity for float32, and 1e-12 for float64. Each channel and time point is diffused
+    separately, with its own mean.
+
+    References
+    ----------
+    ITK's ``GradientAnisotropicDiffusionImageFilter``; P. Perona, J. Malik, "Scale-space and edge
+    detection using anisotropic diffusion", IEEE Transactions on Pattern Analysis and Machine
+    Intelligence 12 (1990).
+
+    Examples
+    --------
+    >>> step = np.array([[10, 14, 10, 14, 90, 94, 90, 94]], "u1")
+    >>> flat = bv.gradient_anisotropic_diffusion(step, number_of_iterations=20, conductance_parameter=1)
+    >>> np.asarray(flat).round(1)
+    array([[11.8, 11.9, 12.1, 12.3, 91.7, 91.9, 92.1, 92.2]], dtype=float32)
     """
 
 def grey_closing(

@@ -83,6 +83,8 @@ FUNCTIONS = [
      "1; 2 without `sigma_color=`"),
     ("denoise_nl_means", "the formula on float64", "neighbourhood", "1"),
     ("denoise_tv_chambolle", "scikit-image with `eps=0`", "neighbourhood", "1"),
+    ("gradient_anisotropic_diffusion curvature_anisotropic_diffusion", "SimpleITK", "neighbourhood",
+     "6; 1, and 1 for each mean of the gradient"),
     ("unsharp_mask difference_of_gaussians threshold_local threshold_niblack threshold_sauvola",
      "scikit-image on float64", "neighbourhood", "1"),
     ("scharr farid roberts gabor", "scikit-image on float64", "neighbourhood", "1"),

@@ -58,6 +58,7 @@ OF_VOLUME = by_name(
     ("scharr farid roberts meijering features shape_index", ()),
     ("canny blob_log blob_dog equalize_adapthist denoise_nl_means estimate_sigma", ()),
     ("denoise_tv_chambolle", (10,)),
+    ("gradient_anisotropic_diffusion curvature_anisotropic_diffusion", ()),
     ("adjust_gamma adjust_log adjust_sigmoid normalize_slices fit_bias equalize_hist", ()),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata", ()),
     ("threshold_minimum threshold_moments threshold_multiotsu threshold_niblack", ()),

@@ -249,6 +249,7 @@ _ROWS = (
     ("multiscale_basic_features", "use `bv.features`, which computes them as channels"),
     ("denoise_wavelet decimate unwrap_phase", _WHOLE_IMAGE),
     ("radon iradon hough_line hough_circle", _WHOLE_IMAGE),
+    ("anisotropic_diffusion perona_malik", "use `bv.gradient_anisotropic_diffusion`"),
     ("denoise_tv_bregman", "use `bv.denoise_tv_chambolle`, which minimizes the total variation"),
     (
         "correlation_lags mean_percentile pop_percentile sum_percentile mean_bilateral",
@@ -305,7 +306,9 @@ LIBRARIES = {
         ("Median", "use `bv.median_filter`; a radius r is `size=2 * r + 1`"),
         ("Mean BoxMean", "use `bv.uniform_filter`; a radius r is `size=2 * r + 1`"),
         ("Bilateral", "use `bv.denoise_bilateral`"),
-        ("CurvatureFlow CurvatureAnisotropicDiffusion GradientAnisotropicDiffusion MinMaxCurvatureFlow", "not available; use `bv.denoise_tv_chambolle` or `bv.denoise_nl_means`"),
+        ("GradientAnisotropicDiffusion", "use `bv.gradient_anisotropic_diffusion`"),
+        ("CurvatureAnisotropicDiffusion", "use `bv.curvature_anisotropic_diffusion`"),
+        ("CurvatureFlow MinMaxCurvatureFlow", "not available; use `bv.curvature_anisotropic_diffusion`"),
         ("GradientMagnitude", "use `bv.generic_gradient_magnitude`"),
         ("GradientMagnitudeRecursiveGaussian", "use `bv.gaussian_gradient_magnitude`"),
         ("Laplacian", "use `bv.laplace`"),

@@ -34,6 +34,9 @@ PUBLIC_NAMES = {
     "ops.filters.edges": "farid gabor roberts scharr",
     "ops.filters.features": "features shape_index",
     "ops.filters.generic": "generic_filter",
+    "ops.filters.iterated.diffusion": (
+        "curvature_anisotropic_diffusion gradient_anisotropic_diffusion"
+    ),
     "ops.filters.linear": "convolve correlate gaussian_filter uniform_filter",
     "ops.filters.local_ranks": "autolevel enhance_contrast entropy local_rank",
     "ops.filters.local_thresholds": (

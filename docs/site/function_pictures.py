@@ -138,6 +138,12 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
     "denoise_bilateral": of_em("denoise_bilateral", sigma_color=30, sigma_spatial=1.5),
     "denoise_nl_means": lambda s: (s.em[:4], bv.denoise_nl_means(s.em[:4], 5, (0, 5, 5), h=15)),
     "denoise_tv_chambolle": of_em("denoise_tv_chambolle", 20),
+    "gradient_anisotropic_diffusion": of_em(
+        "gradient_anisotropic_diffusion", number_of_iterations=10
+    ),
+    "curvature_anisotropic_diffusion": of_em(
+        "curvature_anisotropic_diffusion", number_of_iterations=10
+    ),
     "unsharp_mask": of_smooth("unsharp_mask", 3, 2.0),
     "difference_of_gaussians": of_em("difference_of_gaussians", 1.5, 5),
     "threshold_local": lambda s: (s.smooth, s.smooth < bv.threshold_local(s.smooth, 41, offset=6)),

@@ -1,0 +1,1 @@
+"""Loops of filters by a number of iterations."""

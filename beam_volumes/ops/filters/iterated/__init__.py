@@ -1,0 +1,1 @@
+"""Filters by a number of iterations."""
