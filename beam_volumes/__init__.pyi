@@ -12944,6 +12944,8 @@ def register_tiles(
     min_quality: float = 0.5,
     reference: int | None = None,
     subvoxel: bool = True,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> tuple[ComputedTable, ComputedTable]:
     """Find the positions of overlapping tiles from their voxels.
@@ -12973,6 +12975,11 @@ def register_tiles(
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
         copies voxels instead of interpolating them. Only for ``model="translation"``.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are compared: one mask for all tiles, or a list with a mask
+        or None for each tile. A mask has the shape of its tile, and bool or integer voxels.
+    nodata : float, optional
+        The value of voxels without data, such as 0 for black borders. They are not compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -12998,9 +13005,10 @@ def register_tiles(
     ------
     ValueError
         If a parameter is out of range, or there is not one position for each tile. If tiles differ
-        in axes or voxel size, or have several channels, time points or no voxels.
+        in axes or voxel size, or have several channels, time points or no voxels. If a mask differs
+        from its tile in shape, axes or voxel size, or the number of masks is wrong.
     TypeError
-        If a tile is neither a volume nor an array.
+        If a tile or a mask is neither a volume nor an array, or a mask has floats.
 
     See Also
     --------
@@ -13020,8 +13028,12 @@ def register_tiles(
     ``reference``, the mean position of all tiles that pairs link does not change. The mean of
     affine matrices is the identity.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
-    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
+    missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All
+    other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
+    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
+    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A tile
+    without valid voxels has no link.
 
     References
     ----------
@@ -13031,6 +13043,9 @@ def register_tiles(
     M. J. Black and A. Rangarajan, "On the unification of line processes, outlier rejection, and
     robust statistics with applications in early vision", International Journal of Computer Vision
     19, 1996.
+
+    D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
+    Processing 21, 2012.
 
     Examples
     --------

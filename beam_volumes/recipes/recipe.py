@@ -243,6 +243,11 @@ def _registrations(entry: Entry | None, inputs: dict[str, Input]) -> Iterator[Re
         for key, path in written.items():
             if not isinstance(path, str) or "://" in path:
                 raise given[key].error(f"{key}: {path!r} is not the path of a file")
+        for key, value in plain.items():
+            if own[key].volume and value is not None and value not in tuple(inputs):
+                raise given[key].error(
+                    f"{key}: {value!r} is not an input; use one of {', '.join(inputs)}"
+                )
         parameters = {key: own[key].listed(value) for key, value in plain.items()}
         yield Registration(operation, chosen, parameters, written, e.where)
 

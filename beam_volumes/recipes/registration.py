@@ -59,7 +59,8 @@ def register_inputs(
         planned = planned_registrations(left, memory, crop)
         limits = [MemoryLimit(p.memory, p.base) for p in planned]
     for (r, files), limit in zip(wanted, limits, strict=True):
-        item, parameters = recipe.inputs[r.input], {**r.parameters, "progress": progress}
+        item = recipe.inputs[r.input]
+        parameters = {**_parameters(recipe, r, crop), "progress": progress}
         volume = None if r.operation.is_of_many else open_input(item, crop)
         with mistakes(r.where, r.operation.name), limited(limit):
             if volume is None:
@@ -67,6 +68,18 @@ def register_inputs(
             else:
                 of_volume(r.operation, volume, parameters, files, r.files["table"], keep)
         yield from files.values()
+
+
+def _parameters(
+    recipe: Recipe, r: Registration, crop: str | None, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the parameters of a registration, with volumes instead of the names of inputs."""
+    found = dict(r.parameters)
+    for name, value in r.parameters.items():
+        if r.operation.volume(name) and value is not None:
+            opened = (given or {}).get(value)
+            found[name] = open_input(recipe.inputs[value], crop) if opened is None else opened
+    return found
 
 
 def _files(r: Registration, item: Input, crop: str | None, keep: bool) -> Mapping[str, str]:
@@ -114,7 +127,7 @@ def planned_registrations(
         with mistakes(r.where, r.operation.name):
             is_of_many = r.operation.is_of_many
             inputs = bv.open_tiles(item.what, **item.options) if is_of_many else (opened,)
-            needs = _NEEDS[r.operation.name](*inputs, **r.parameters)
+            needs = _NEEDS[r.operation.name](*inputs, **_parameters(recipe, r, crop, given))
             result.append(_planned(r, needs, memory))
     return result
 

@@ -47,7 +47,10 @@ def as_python(recipe: Recipe) -> str:
         if r.operation.is_of_many:
             given = _arguments([_literal(item.what)], item.options)
             first, part = f"*bv.open_tiles({given})", "[0]"
-        call = f"bv.{r.operation.name}({_arguments([first], r.parameters)}){part}"
+        volumes = [n for n, v in r.parameters.items() if r.operation.volume(n) and v is not None]
+        others = {n: v for n, v in r.parameters.items() if n not in volumes}
+        masks = "".join(f", {n}={names[r.parameters[n]]}" for n in volumes)
+        call = f"bv.{r.operation.name}({_arguments([first], others)}{masks}){part}"
         lines.append(f"csv.write_csv({call}.to_pyarrow(), {_literal(r.files['table'])})")
     lines += [f"{names[n]} = {_call(recipe.steps[n], names)}" for n in recipe.order]
     targets = []

@@ -1,5 +1,6 @@
 """Registration from the command line, and its tables in chains and recipes."""
 
+import itertools
 import re
 import tracemalloc
 from pathlib import Path
@@ -78,6 +79,38 @@ def test_tiles(tmp_path, monkeypatch, capsys):
         Path("p.csv").read_bytes() == Path("pairs.csv").read_bytes()
         and "1 and 2: correlation" in Path("b.html").read_text()
     )
+
+
+def test_masks_of_tiles(tmp_path, monkeypatch, capsys):
+    """From files on the command line, and inputs of a recipe; a value without data as well."""
+    monkeypatch.chdir(tmp_path)
+    world = np.maximum(tissue(6, 60, 110), 1)
+    for k, (y, x) in enumerate([(0, 0), (2, 42)]):
+        tile, mask = world[:, y : y + 50, x : x + 60].copy(), np.ones((6, 50, 60), "u1")
+        mask[k * 3 :, :20] = tile[k * 3 :, :20] = 0
+        bv.compute(bv.open(tile).to(f"{k}.zarr"))
+        bv.compute(bv.open(mask).to(f"mask-{k}.zarr"))
+    for name in ("", "mask-"):
+        rows = "".join(f"{name}{k}.zarr,0,0,{40 * k}\n" for k in range(2))
+        Path(f"{name}tiles.csv").write_text("path,z,y,x\n" + rows)
+    words = ["register-tiles", "tiles.csv", "--max-shift", "4"]
+    assert main([*words, "--mask", "mask-tiles.csv", "-o", "a.csv"]) == 0
+    assert main([*words, "--nodata", "0", "-o", "b.csv"]) == 0
+    by_recipe(
+        "inputs: {tiles: tiles.csv, masks: mask-tiles.csv}\n"
+        "register: {register_tiles: {input: tiles, max_shift: 4, mask: masks, table: c.csv}}\n"
+        "steps: {fuse: {input: tiles, transforms: c.csv}}\noutput: o.zarr"
+    )
+    tables = [re.sub(r"(?m)^[^,]*,", "", Path(f"{n}.csv").read_text()) for n in "abc"]
+    assert tables[0] == tables[1] == tables[2]
+    table = bv.open_tiles("a.csv")[1]
+    np.testing.assert_allclose(table[1, :, 3] - table[0, :, 3], (0, 2, 42), atol=0.1)
+    assert main([*words, "--mask", "mask-0.zarr", "-o", "mask-0.zarr", "--overwrite"]) == 2
+    assert "mask-0.zarr is also an input" in capsys.readouterr().err
+    recipe = parse_recipe(Path("recipe.yaml").read_text().replace("mask: masks, ", ""))
+    masked = read_recipe("recipe.yaml")
+    plain, more = (planned_registrations(r, 1 << 34)[0] for r in (recipe, masked))
+    assert more.predicted_memory >= plain.predicted_memory
 
 
 def test_slices_and_frames(tmp_path, monkeypatch, capsys):
@@ -195,9 +228,10 @@ def test_memory_of_a_recipe_limits_the_pairs_at_a_time(monkeypatch):
 @pytest.mark.parametrize("shape", [(400, 400), (50, 60, 50)])
 def test_two_images_are_aligned_in_the_bytes_that_are_planned(shape):
     fixed, moving = (tissue(*shape).astype("f4") for _ in range(2))
-    for model in ("translation", "affine"):
+    marked = np.where(np.indices(shape)[-1] < shape[-1] // 3, np.nan, fixed)
+    for model, first in itertools.product(("translation", "affine"), (fixed, marked)):
         tracemalloc.start()
-        images.aligned(fixed, moving, model, [5] * len(shape), np.ones(len(shape)))
+        images.aligned(first, moving, model, [5] * len(shape), np.ones(len(shape)))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak <= images._bytes(fixed.size)

@@ -826,6 +826,116 @@ def test_zeros_are_voxels_and_missing_ones_are_nan():
     np.testing.assert_allclose(found[1], (3, -2), atol=0.2)
 
 
+def damaged(kind, image, k, rng):
+    """An image that has lost a part, and where it is valid."""
+    rows, cols = np.indices(image.shape)
+    middle = np.array(image.shape)[:, None, None] / 2
+    valid = np.ones(image.shape, bool)
+    if kind == "half":
+        valid = (rows >= len(image) // 2) | (k % 2 == 0)
+    elif kind == "torn":
+        tear = rows - 0.4 * cols - 10 * np.sin(cols / 15 + k)
+        valid = abs(tear - 25 - 20 * (k % 3)) > 7
+    elif kind == "saturated":
+        for spot in rng.uniform(0, 100, (8, 2, 1, 1)):
+            valid &= np.hypot(*(np.indices(image.shape) - spot)) > rng.uniform(5, 12)
+    elif kind == "same outline":
+        valid = np.hypot(*(np.indices(image.shape) - middle)) < 46
+    return np.where(valid, image, 255 if kind == "saturated" else 0).astype("u1"), valid
+
+
+def damaged_images(kind, count=4, seed=0):
+    """Images of one world at unknown positions, each with noise and a lost part."""
+    rng = np.random.default_rng(seed)
+    world = ndi.spline_filter(tissue((190, 200), 2.5, seed))
+    shifts = rng.uniform(-6, 6, (count, 2))
+    images, masks = [], []
+    for k, shift in enumerate(shifts):
+        image = ndi.affine_transform(
+            world, np.eye(2), shift + 40, (110, 112), order=3, prefilter=False
+        )
+        image = (image + rng.normal(0, 6, image.shape)).clip(1, 254).round()
+        image, valid = damaged(kind, image, k, rng)
+        images.append(image)
+        masks.append(valid)
+    return images, masks, shifts
+
+
+def error_of(table, shifts):
+    error = columns(table, "yx") - shifts
+    return abs(error - np.median(error, axis=0)).max()
+
+
+@pytest.mark.parametrize("kind", ["half", "torn", "saturated", "same outline"])
+def test_tiles_are_registered_by_their_valid_voxels(kind):
+    """Within 0.1 voxels; without masks, no link of a half black tile would be found."""
+    images, masks, shifts = damaged_images(kind)
+    where = np.zeros((4, 2))
+    table, pairs = bv.register_tiles(images, where, max_shift=14, mask=masks)
+    assert error_of(table, shifts) < 0.1 and all(pairs["used"].to_pylist())
+    nodata = 255 if kind == "saturated" else 0
+    again, _ = bv.register_tiles(images, where, max_shift=14, nodata=nodata)
+    assert again.to_pydict() == table.to_pydict()
+    marked = [np.where(m, i, np.float32(np.nan)) for m, i in zip(masks, images, strict=True)]
+    again, _ = bv.register_tiles(marked, where, max_shift=14)
+    assert again.to_pydict() == table.to_pydict()
+
+
+def test_a_mask_of_all_voxels_changes_nothing_and_one_of_none_leaves_a_tile():
+    images, masks, shifts = damaged_images("clean")
+    where = np.zeros((4, 2))
+    table, pairs = bv.register_tiles(images, where, max_shift=14)
+    same = [None, *masks[1:]]
+    for more in ({"mask": same}, {"mask": masks[0].astype("i4") * -7}, {"nodata": 0}):
+        again = bv.register_tiles(images, where, max_shift=14, **more)
+        assert [t.to_pydict() for t in again] == [t.to_pydict() for t in (table, pairs)]
+    masks[2][:] = False
+    with pytest.warns(UserWarning, match="no link for 1 of 4 tiles, .* positions: 2;"):
+        table, _ = bv.register_tiles(images, where, max_shift=14, mask=masks)
+    assert table["links"].to_pylist() == [2, 2, 0, 2]
+    np.testing.assert_array_equal(columns(table, "yx")[2], (0, 0))
+    error = np.delete(columns(table, "yx") - shifts, 2, axis=0)
+    assert np.ptp(error, axis=0).max() < 0.1
+
+
+def test_downsampled_voxels_are_means_of_valid_ones():
+    from beam_volumes.ops.geometry.validity import marked_volume
+
+    rng = np.random.default_rng(0)
+    voxels, valid = rng.integers(1, 99, (5, 12, 9)), rng.random((5, 12, 9)) < 0.6
+    got = marked_volume(bv.open(voxels), bv.open(valid), None, (2, 3, 4))
+    marked = np.where(valid, voxels, np.nan)
+    with np.errstate(invalid="ignore"):
+        for z, y, x in itertools.product(range(3), range(4), range(3)):
+            box = np.s_[2 * z : 2 * z + 2, 3 * y : 3 * y + 3, 4 * x : 4 * x + 4]
+            known = np.isfinite(marked[box])
+            wanted = np.nanmean(marked[box]) if known.mean() >= 0.5 else np.nan
+            np.testing.assert_allclose(np.asarray(got)[z, y, x], wanted, rtol=1e-6)
+    for slab in ((1, 2, 1), (2, 4, 2)):
+        np.testing.assert_array_equal(bv.compute(got, runner=None, slab=slab), np.asarray(got))
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"mask": [None]}, "mask has 1 entries for 2 tiles"),
+        ({"mask": np.ones((9, 8), bool)}, "mask of tile 0 has the shape 9 x 8, but needs 8 x 8"),
+        ({"mask": [None, np.ones((8, 8), "f4")]}, "mask of tile 1 has dtype float32"),
+        ({"mask": np.ones((2, 8, 8), bool)}, "mask of tile 0 has the axes z y x, but needs y x"),
+        ({"mask": "mask.tif"}, r"not a path: write bv.open\('mask.tif'\)"),
+        ({"nodata": 256}, "nodata=256 is not a value of uint8"),
+        ({"nodata": 0.5}, "nodata=0.5 is not a value of uint8"),
+        ({"nodata": np.nan}, "nodata=nan is not a value of uint8"),
+        ({"nodata": "0"}, "nodata='0' is not a number"),
+        ({"nodata": [0]}, r"nodata=\[0\] is not a number"),
+    ],
+)
+def test_masks_that_do_not_fit_are_refused(more, problem):
+    tiles = [np.zeros((8, 8), "u1")] * 2
+    with pytest.raises((TypeError, ValueError), match=problem):
+        bv.register_tiles(tiles, np.zeros((2, 2)), **more)
+
+
 @pytest.mark.filterwarnings("ignore:register_tiles")
 def test_progress_of_registrations_counts_their_parts(capsys):
     """For each function, also where images are left out; on standard error only if it is requested."""

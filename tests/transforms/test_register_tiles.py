@@ -16,7 +16,11 @@ def test_a_runner_gives_the_same_tables(tmp_path):
     for k, (y, x) in enumerate(given):
         tile = world[y + k : y + k + 46, x : x + 50]
         tiles.append(bv.compute(bv.open(tile).to(tmp_path / f"{k}.zarr", chunks=16), runner=None))
-    expected = bv.register_tiles(tiles, given, model="rigid", max_shift=8)
+    mask = np.ones((46, 50), bool)
+    mask[:4] = False
+    masks = [None, bv.compute(bv.open(mask).to(tmp_path / "mask.zarr"), runner=None)] * 2 + [None]
+    how = {"model": "rigid", "max_shift": 8, "mask": masks}
+    expected = bv.register_tiles(tiles, given, **how)
 
     def same(found):
         (tables,) = found
@@ -24,6 +28,6 @@ def test_a_runner_gives_the_same_tables(tmp_path):
 
     with beam.Pipeline("FnApiRunner") as p:
         before = p | beam.Create([1])
-        assert_that(before | bv.RegisterTiles(tiles, given, model="rigid", max_shift=8), same)
+        assert_that(before | bv.RegisterTiles(tiles, given, **how), same)
     with pytest.raises(ValueError, match="is in the memory of this process"):
         bv.RegisterTiles([np.zeros((600, 600))], [(0, 0)])

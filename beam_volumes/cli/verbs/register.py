@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+import beam_volumes as bv
 from beam_volumes.cli.messages import FAILED, plain_text, print_result
 from beam_volumes.cli.options import opened, opening, parse_index
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.ops.geometry.registration.tiles import unlinked
-from beam_volumes.recipes.catalogue import registrations
+from beam_volumes.recipes.catalogue import is_of_tiles, registrations
 from beam_volumes.recipes.document import parse_value
 from beam_volumes.recipes.registration import check_files, csv_of, of_tiles, of_volume
 
@@ -90,7 +91,7 @@ def _files(args: argparse.Namespace, sources: list[str]) -> dict[str, str]:
     """Return the paths of the files to write."""
     found = {"table": args.out, **{n: getattr(args, n, None) for n in ("report", "pairs", "xml")}}
     files = {name: path for name, path in found.items() if path is not None}
-    check_files(files, sources, args.overwrite)
+    check_files(files, [*sources, getattr(args, "mask", None)], args.overwrite)
     return files
 
 
@@ -120,7 +121,11 @@ def _parameters(args: argparse.Namespace, function: str) -> dict[str, Any]:
     found = {}
     for name, p in registrations()[function].keywords.items():
         text = getattr(args, name)
-        if text is not None:
+        if text is None:
+            continue
+        if p.volume:
+            found[name] = bv.open_tiles(text)[0] if is_of_tiles(text) else bv.open(text)
+        else:
             option = f"--{name.replace('_', '-')}"
             found[name] = p.listed(text if p.is_text else parse_value(text, option).plain())
     return {**found, "progress": False if args.quiet else None}

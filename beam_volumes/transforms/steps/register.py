@@ -54,6 +54,10 @@ class RegisterTiles(beam.PTransform):
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels. Only for
         ``model="translation"``.
+    mask : Volume or sequence of Volume, optional
+        Only voxels with a nonzero mask are compared, as in `beam_volumes.register_tiles`.
+    nodata : float, optional
+        The value of voxels without data. They are not compared.
 
     Raises
     ------
@@ -93,14 +97,25 @@ class RegisterTiles(beam.PTransform):
         min_quality: float = 0.5,
         reference: int | None = None,
         subvoxel: bool = True,
+        mask: Volume | Sequence[Volume | None] | None = None,
+        nodata: float | None = None,
     ):
         super().__init__()
         self.every = TilePairs.of(
-            tiles, positions, model, max_shift, "RegisterTiles", reference, subvoxel
+            tiles,
+            positions,
+            model,
+            max_shift,
+            "RegisterTiles",
+            reference,
+            subvoxel,
+            mask,
+            nodata,
         )
         self.min_quality = check_quality(min_quality, "RegisterTiles")
-        for tile in self.every.opened:
-            check_readable(tile)
+        for tile in (*self.every.opened, *self.every.masks):
+            if tile is not None:
+                check_readable(tile)
 
     def expand(self, begin: Any) -> beam.PCollection:
         pipeline, wait, windowed = beginning(begin, "RegisterTiles")

@@ -36,6 +36,9 @@ _CONVERGED_COARSE = 0.05
 _MAX_STEPS = 30
 #: Voxels at the edges that are not compared, since smoothing changes them.
 _EDGE = 1
+#: The share of the weights of smoothing that valid voxels must have, for a missing voxel to be interpolated,
+#: and for a valid voxel to be compared after smoothing.
+_MIN_FILLED, _MIN_VALID = 0.8, 0.9
 #: The least share of noise that is expected in the voxels of an overlap.
 _MIN_NOISE = 1e-3
 #: The part of an overlap without which a link must hold: the least share of the longest side, and of the
@@ -167,7 +170,7 @@ def aligned(
     ``max_shift`` is for the middle, along each axis; ``start`` is a link and the longest side of its level.
     """
     side = _COARSEST if start is None else start[1]
-    levels = [(cleaned(fixed), cleaned(moving))]
+    levels = [(marked(fixed), marked(moving))]
     while is_longer(levels[-1][0], side):
         levels.append((halved(levels[-1][0]), halved(levels[-1][1])))
     if start is not None:
@@ -197,11 +200,13 @@ def is_longer(array: np.ndarray, side: int) -> bool:
 
 
 def halved(array: np.ndarray) -> np.ndarray:
-    """Return means of 2 voxels along each axis; an odd last voxel is dropped."""
+    """Return means of 2 voxels along each axis, without NaN; an odd last voxel is dropped."""
     for axis, n in enumerate(array.shape):
         pairs = array.take(range(n // 2 * 2), axis)
         first, second = (pairs[(slice(None),) * axis + (slice(k, None, 2),)] for k in (0, 1))
         array = (first + second) / 2
+        if (missing := np.isnan(array)).any():
+            array[missing] = np.fmax(first[missing], second[missing])
     return array
 
 
@@ -240,20 +245,19 @@ def translation(
     Also returns a function for the score of the strongest other shift, as a share of the score of this one.
     """
     # Scores are roots of the evidence. ``max_shift`` is the maximum difference from the ``expected`` shift
-    # along each axis; ``min_overlap`` is a fraction of the smaller array.
-    fixed, moving = cleaned(fixed), cleaned(moving)
+    # along each axis; ``min_overlap`` is a fraction of the valid voxels of the array that has fewer of them.
     shape = [
         scipy.fft.next_fast_len(max(n, m), real=True)
         for n, m in zip(fixed.shape, moving.shape, strict=True)
     ]
-    spectrum = scipy.fft.rfftn(_windowed(fixed), shape)
-    spectrum *= scipy.fft.rfftn(_windowed(moving), shape).conj()
+    spectrum = scipy.fft.rfftn(_windowed(cleaned(fixed)), shape)
+    spectrum *= scipy.fft.rfftn(_windowed(cleaned(moving)), shape).conj()
     magnitude = abs(spectrum)
     spectrum /= np.where(magnitude > 1e-6 * magnitude.max(), magnitude, np.inf)
     phases = ndimage.gaussian_filter(scipy.fft.irfftn(spectrum, shape), 0.7, mode="wrap")
     # Structures that repeat, or are inverted, are in few coefficients: phases alone do not show them.
     products = scipy.fft.irfftn(spectrum * np.sqrt(magnitude), shape)
-    minimum = max(1.0, min_overlap * min(fixed.size, moving.size))
+    minimum = max(1.0, min_overlap * min(_valid_size(fixed), _valid_size(moving)))
     middle = np.zeros(fixed.ndim) if expected is None else np.asarray(expected)
     boxes = {
         shift: _overlap(fixed.shape, moving.shape, shift)
@@ -261,10 +265,11 @@ def translation(
         for shift in _peaks(surface, middle, np.maximum(max_shift, 0.5).tolist())
     }
     qualities = {
-        shift: (correlation_of(fixed[near], moving[far]), fixed[near].size)
+        shift: _correlation(fixed[near], moving[far])
         for shift, (near, far) in boxes.items()
         if fixed[near].size >= minimum
     }
+    qualities = {shift: found for shift, found in qualities.items() if found[1] >= minimum}
     if not qualities:
         return Link.shifted(np.zeros(fixed.ndim), -1.0), lambda: math.inf
 
@@ -288,7 +293,7 @@ def _rivalry(
 ) -> float:
     """Return the highest score of other overlaps that are rivals, as a share of the first one's."""
     variances = _variances(fixed, moving)
-    own, *others = (evidence_of(fixed[near], moving[far], variances) for near, far in boxes)
+    own, *others = (_evidence_of_valid(fixed[near], moving[far], variances) for near, far in boxes)
     significant = _tried(max_shift) + _MIN_RIVAL
     shares = [(e, math.sqrt(abs(e) / max(own, 1e-9))) for e in others]
     rivals = [share for e, share in shares if abs(e) > significant or share > _SIMILAR]
@@ -296,8 +301,40 @@ def _rivalry(
 
 
 def is_constant(array: np.ndarray) -> bool:
-    """Whether all voxels are equal; an array with NaN is not constant."""
-    return bool(array.min() == array.max())
+    """Whether all finite voxels are equal, or no voxel is finite."""
+    finite = np.isfinite(array)
+    if not finite.all():
+        array = array[finite]
+    return not array.size or bool(array.min() == array.max())
+
+
+def contrast_of(array: np.ndarray) -> float:
+    """Return the range of the values of an array that is not constant."""
+    return float(np.nanmax(array) - np.nanmin(array))
+
+
+def marked(array: np.ndarray) -> np.ndarray:
+    """Return the array as float32, with NaN for missing voxels; single ones are interpolated."""
+    array = np.asarray(array, np.float32)
+    missing = ~np.isfinite(array)
+    if not missing.any():
+        return array
+    values, share = _smoothed_valid(np.where(missing, np.float32(0), array), missing)
+    return np.where(missing, np.where(share >= _MIN_FILLED, values, np.float32(np.nan)), array)
+
+
+def _smoothed_valid(array: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return smooth means of the voxels that are not missing, and the share of the weights that they have.
+
+    Missing voxels are 0 in the array. Means far from all others are 0.
+
+    H. Knutsson and C.-F. Westin, "Normalized and differential convolution", IEEE Conference on Computer
+    Vision and Pattern Recognition, 1993.
+    """
+    share = ndimage.gaussian_filter((~missing).astype(np.float32), _SMOOTHING)
+    values = ndimage.gaussian_filter(array, _SMOOTHING)
+    values /= np.where(share > 1e-3, share, np.float32(1))
+    return values, share
 
 
 def cleaned(array: np.ndarray) -> np.ndarray:
@@ -314,8 +351,21 @@ def cleaned(array: np.ndarray) -> np.ndarray:
     )
 
 
+def _valid_size(array: np.ndarray) -> int:
+    """Return the number of voxels that are not missing."""
+    return array.size - int(np.count_nonzero(np.isnan(array)))
+
+
+def _jointly(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """Return where both arrays have voxels; None if no voxel is missing."""
+    missing = np.isnan(a) | np.isnan(b)
+    return ~missing if missing.any() else None
+
+
 def _variances(fixed: np.ndarray, moving: np.ndarray) -> tuple[float, float]:
-    """Return the variances; squares of float32 may overflow."""
+    """Return the variances of the voxels that are not missing; squares of float32 may overflow."""
+    missing = np.isnan(fixed), np.isnan(moving)
+    fixed, moving = (a[~m] if m.any() else a for a, m in zip((fixed, moving), missing, strict=True))
     return float(fixed.var(dtype=np.float64)), float(moving.var(dtype=np.float64))
 
 
@@ -377,6 +427,23 @@ def correlation_of(a: np.ndarray, b: np.ndarray) -> float:
     a, b = a - a.mean(dtype=np.float64), b - b.mean(dtype=np.float64)
     norm = float(np.sqrt(np.vdot(a, a) * np.vdot(b, b)))
     return float(np.vdot(a, b)) / norm if norm > 0 else 0.0
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> tuple[float, int]:
+    """Return the correlation of the voxels that both arrays have, and their number."""
+    valid = _jointly(a, b)
+    if valid is None:
+        return correlation_of(a, b), a.size
+    size = int(np.count_nonzero(valid))
+    return (correlation_of(a[valid], b[valid]) if size else 0.0), size
+
+
+def _evidence_of_valid(a: np.ndarray, b: np.ndarray, variances: tuple[float, float]) -> float:
+    """Return the evidence of the voxels that both arrays have."""
+    valid = _jointly(a, b)
+    if valid is None:
+        return evidence_of(a, b, variances)
+    return evidence_of(np.where(valid, a, 0.0), np.where(valid, b, 0.0), variances, valid)
 
 
 def evidence_of(
@@ -479,13 +546,14 @@ def with_evidence(
     far = ndimage.affine_transform(
         moving, link.matrix, link.offset, fixed.shape, order=1, cval=np.nan
     )
-    inside = np.isfinite(far)
+    inside = np.isfinite(far) & np.isfinite(fixed)
     box = ndimage.find_objects(inside.astype(np.uint8))
     if not box:
         return link
     near, far, inside = (x[box[0]] for x in (fixed, far, inside))
     variances = _variances(fixed, moving)
-    evidence = evidence_of(near, np.where(inside, far, 0.0), variances, inside)
+    near, far = (np.where(inside, x, 0.0) for x in (near, far))
+    evidence = evidence_of(near, far, variances, inside)
     by_chance = _tried(max_shift) * (1 + len(_generators(model, np.ones(near.ndim))) / near.ndim)
     against = evidence * max(1 - rivalry, 0.0) ** 2 / 2 if rivalry else math.inf
     if against < MIN_ALONE:
@@ -530,22 +598,28 @@ def refined(
     # The sum of squared differences of the smoothed arrays is minimized by Gauss-Newton steps. Each step also
     # fits a gain and an offset of the intensities. Steps end where the shift differs by more than
     # ``max_shift`` from the ``expected`` one, or little overlaps.
-    near = ndimage.gaussian_filter(_scaled(cleaned(fixed)), _SMOOTHING)
-    far = ndimage.spline_filter(
-        ndimage.gaussian_filter(_scaled(cleaned(moving)), _SMOOTHING), 3, np.float32, mode="mirror"
-    )
+    near, near_valid = _smoothed(fixed)
+    far, far_valid = _smoothed(moving)
+    far = ndimage.spline_filter(far, 3, np.float32, mode="mirror")
+    valid = None
+    if near_valid is not None or far_valid is not None:
+        valid = [
+            np.ones(a.shape, bool) if v is None else v
+            for a, v in ((near, near_valid), (far, far_valid))
+        ]
     generators = _generators(model, spacing)
     centre = (np.array(fixed.shape) - 1) / 2
     corner = np.linalg.norm(centre) + 1
     matrix, place = start.matrix.copy(), start.matrix @ centre + start.offset
     best = start
-    minimum = _MIN_REFINED * min_overlap * min(fixed.size, moving.size)
+    sizes = (near.size, far.size) if valid is None else map(np.count_nonzero, valid)
+    minimum = _MIN_REFINED * min_overlap * min(sizes)
     limits = [m + 0.5 for m in max_shift]  # the start is in whole voxels
     for _ in range(_MAX_STEPS):
         offset = place - matrix @ centre
         if not is_near(Link(matrix, offset, 0.0), fixed.shape, limits, expected):
             break
-        found = _step(near, far, matrix, offset, centre, generators)
+        found = _step(near, far, matrix, offset, centre, generators, valid)
         if found is None:
             break
         step, quality, voxels = found
@@ -561,6 +635,17 @@ def refined(
             break
         matrix, place = _exponential(change) @ matrix, place + move
     return start if best.quality < start.quality - 0.05 else best
+
+
+def _smoothed(array: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return a scaled and smoothed array, and which voxels of it are valid; None if all are."""
+    missing = np.isnan(array)
+    scaled = _scaled(cleaned(array))
+    if not missing.any():
+        return ndimage.gaussian_filter(scaled, _SMOOTHING), None
+    scaled[missing] = 0.0
+    values, share = _smoothed_valid(scaled, missing)
+    return values, ~missing & (share >= _MIN_VALID)
 
 
 def _exponential(change: np.ndarray) -> np.ndarray:
@@ -598,12 +683,14 @@ def _step(
     offset: np.ndarray,
     centre: np.ndarray,
     generators: list[np.ndarray],
+    valid: Sequence[np.ndarray] | None,
 ) -> tuple[np.ndarray, float, float] | None:
     """Return the Gauss-Newton step of generators and translation, the correlation, and the voxels."""
     ndim = near.ndim
     normal = np.zeros((len(generators) + ndim + 3,) * 2)
-    parts = _warped(near, far, matrix, offset, centre, generators)
-    for columns in parts if generators else _moved(near, far, offset):
+    is_moved = not generators and valid is None
+    parts = _warped(near, far, matrix, offset, centre, generators, valid)
+    for columns in _moved(near, far, offset) if is_moved else parts:
         products = np.stack(columns, dtype=np.float64, casting="unsafe")
         normal += products @ products.T
     count = normal[-2, -2]
@@ -625,6 +712,7 @@ def _warped(
     offset: np.ndarray,
     centre: np.ndarray,
     generators: list[np.ndarray],
+    valid: Sequence[np.ndarray] | None,
 ) -> Iterator[list[np.ndarray]]:
     """Yield the columns of the normal equations: slopes, warped voxels, ones and fixed voxels."""
     ndim = near.ndim
@@ -632,6 +720,13 @@ def _warped(
         far, matrix, offset, near.shape, order=3, mode="mirror", prefilter=False
     )
     slopes = _slopes(warped)
+    counted = None
+    if valid is not None:
+        counted = ndimage.affine_transform(
+            valid[1].astype(np.float32), matrix, offset, near.shape, order=1, mode="mirror"
+        )
+        # A voxel counts if all voxels count between which it is interpolated.
+        counted = (counted > 0.999) & valid[0]
     to_moving = np.linalg.inv(matrix).T
     rows = max(1, _BLOCK // max(1, near[0].size))
     for first in range(0, len(near), rows):
@@ -646,7 +741,7 @@ def _warped(
             for row in matrix
         ]
         where = [a + m for a, m in zip(at, matrix @ centre + offset, strict=True)]
-        inside = np.ones(near[part].shape, bool)
+        inside = np.ones(near[part].shape, bool) if counted is None else counted[part]
         for each, shape in ((where, far.shape), (grid, near.shape)):
             for w, n in zip(each, shape, strict=True):
                 edge = _edge(n)

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import ndimage
 
-from beam_volumes.ops.geometry.registration.images import Link, cleaned, halved, is_longer
+from beam_volumes.ops.geometry.registration.images import (
+    Link,
+    cleaned,
+    halved,
+    is_longer,
+    marked,
+)
 
 #: Planes are downsampled until no side is longer.
 SIDE = 256
@@ -16,6 +23,8 @@ _MIN_SIDE = 12
 _MIN_MATCHES = 8
 #: The largest distance of matches that agree, in downsampled voxels.
 _TOLERANCE = 2.0
+#: The distance of a keypoint from missing voxels, in its standard deviations.
+_MARGIN = 2.0
 #: A match must be closer than the second closest one by this factor.
 _MAX_RATIO = 0.8
 
@@ -32,13 +41,15 @@ class Keypoints:
         """Find the keypoints of a plane; None if there are too few."""
         from skimage.feature import SIFT
 
-        small = cleaned(plane)
+        small = marked(plane)
         while is_longer(small, SIDE):
             small = halved(small)
         if min(small.shape) < _MIN_SIDE:
             return None
         # SIFT drops keypoints of low contrast, relative to a range from 0 to 1.
-        low, high = np.percentile(small, (1, 99))
+        missing = np.isnan(small)
+        small = cleaned(small)
+        low, high = np.percentile(small[~missing] if missing.any() else small, (1, 99))
         scaled = ((small - low) / (high - low or 1)).clip(0, 1)
         # Keypoints of the upsampled plane, which is the default, are displaced by half a voxel.
         sift = SIFT(upsampling=1)
@@ -47,7 +58,13 @@ class Keypoints:
         except RuntimeError:  # no keypoints
             return None
         found, descriptors = sift.keypoints, sift.descriptors
-        if found is None or descriptors is None or len(found) < _MIN_MATCHES:
+        if found is None or descriptors is None:
+            return None
+        if missing.any():
+            distance = ndimage.distance_transform_edt(~missing)[tuple(found.astype(int).T)]
+            is_inside = distance > _MARGIN * sift.sigmas
+            found, descriptors = found[is_inside], descriptors[is_inside]
+        if len(found) < _MIN_MATCHES:
             return None
         return cls(found.astype(np.float64), descriptors)
 

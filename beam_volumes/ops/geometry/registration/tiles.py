@@ -23,15 +23,16 @@ from beam_volumes.ops.geometry.registration.images import (
     Link,
     Needs,
     check_quality,
-    cleaned,
+    contrast_of,
     is_constant,
+    marked,
     refined,
     translation,
     with_evidence,
 )
 from beam_volumes.ops.geometry.registration.links import Placed, connected, corners, placed
-from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrices_of, matrix_columns
+from beam_volumes.ops.geometry.validity import marked_volume, masks_of, nodata_of
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.runs.console import shown_progress
@@ -57,6 +58,8 @@ def register_tiles(
     min_quality: float = 0.5,
     reference: int | None = None,
     subvoxel: bool = True,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> tuple[ComputedTable, ComputedTable]:
     """Find the positions of overlapping tiles from their voxels.
@@ -86,6 +89,11 @@ def register_tiles(
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
         copies voxels instead of interpolating them. Only for ``model="translation"``.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are compared: one mask for all tiles, or a list with a mask
+        or None for each tile. A mask has the shape of its tile, and bool or integer voxels.
+    nodata : float, optional
+        The value of voxels without data, such as 0 for black borders. They are not compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -111,9 +119,10 @@ def register_tiles(
     ------
     ValueError
         If a parameter is out of range, or there is not one position for each tile. If tiles differ
-        in axes or voxel size, or have several channels, time points or no voxels.
+        in axes or voxel size, or have several channels, time points or no voxels. If a mask differs
+        from its tile in shape, axes or voxel size, or the number of masks is wrong.
     TypeError
-        If a tile is neither a volume nor an array.
+        If a tile or a mask is neither a volume nor an array, or a mask has floats.
 
     See Also
     --------
@@ -133,8 +142,12 @@ def register_tiles(
     ``reference``, the mean position of all tiles that pairs link does not change. The mean of
     affine matrices is the identity.
 
-    NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
-    There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
+    Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
+    missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All
+    other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
+    Single missing voxels are interpolated. A downsampled voxel is the mean of its valid voxels, if
+    these are at least half. Without ``mask`` and ``nodata``, it is missing if any voxel is. A tile
+    without valid voxels has no link.
 
     References
     ----------
@@ -144,6 +157,9 @@ def register_tiles(
     M. J. Black and A. Rangarajan, "On the unification of line processes, outlier rejection, and
     robust statistics with applications in early vision", International Journal of Computer Vision
     19, 1996.
+
+    D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
+    Processing 21, 2012.
 
     Examples
     --------
@@ -155,7 +171,9 @@ def register_tiles(
     [2.0, 43.0]
     >>> volume = bv.fuse([left.astype("f4"), right.astype("f4")], table)
     """
-    every = TilePairs.of(tiles, positions, model, max_shift, "register_tiles", reference, subvoxel)
+    every = TilePairs.of(
+        tiles, positions, model, max_shift, "register_tiles", reference, subvoxel, mask, nodata
+    )
     quality = check_quality(min_quality, "register_tiles")
     needs = every.needs()
     pairs = every.pairs
@@ -187,10 +205,14 @@ def needs_of_tiles(
     *,
     model: str = "translation",
     max_shift: float | Sequence[float] = 20.0,
+    mask: Any = None,
+    nodata: float | None = None,
     **others: Any,
 ) -> Needs:
     """Return what `register_tiles` needs."""
-    return TilePairs.of(tiles, positions, model, max_shift, "register_tiles").needs()
+    return TilePairs.of(
+        tiles, positions, model, max_shift, "register_tiles", mask=mask, nodata=nodata
+    ).needs()
 
 
 def unlinked(positions: ComputedTable) -> list[int]:
@@ -209,6 +231,8 @@ class TilePairs:
     size: Sequence[float] = (1.0, 1.0, 1.0)  #: The voxel size
     reference: int | None = None  #: The tile that stays where it is
     subvoxel: bool = True
+    masks: Sequence[Volume | None] = ()  #: Of each tile
+    nodata: Sequence[float | None] = ()  #: Of each tile, as a number of its dtype
 
     @classmethod
     def of(
@@ -220,6 +244,8 @@ class TilePairs:
         name: str,
         reference: Any = None,
         subvoxel: Any = True,
+        mask: Any = None,
+        nodata: Any = None,
     ) -> TilePairs:
         if model not in MODELS:
             raise ValueError(
@@ -253,7 +279,17 @@ class TilePairs:
                 f"{name}: subvoxel=False does not go with model={model!r}, since matrices interpolate; use "
                 'model="translation"'
             )
-        return cls(opened, given, np.array(limits), model, size, reference, bool(subvoxel))
+        return cls(
+            opened,
+            given,
+            np.array(limits),
+            model,
+            size,
+            reference,
+            bool(subvoxel),
+            masks_of(mask, opened, name, "tile"),
+            [nodata_of(nodata, v.dtype, name) for v in opened],
+        )
 
     @property
     def spacing(self) -> np.ndarray:
@@ -341,13 +377,13 @@ class TilePairs:
         i, j = pair
         near, far = self._boxes(i, j)
         factors = _factors([s.stop - s.start for s in near])
-        a = np.asarray(_compared(self.opened[i], near, factors))
-        b = np.asarray(_compared(self.opened[j], far, factors))
+        a = np.asarray(self._compared(i, near, factors))
+        b = np.asarray(self._compared(j, far, factors))
         if is_constant(a) or is_constant(b):
             return replace(Link.shifted(self.given[j] - self.given[i], 0.0), contrast=0.0)
         begun = np.array([s.start for s in near]) - [s.start for s in far]
         expected = (self.given[j] - self.given[i] - begun) / factors
-        a, b = cleaned(a), cleaned(b)
+        a, b = marked(a), marked(b)
         limits = (self.limits + 0.5) / factors
         start, of_rivals = translation(a, b, limits, expected=expected, min_overlap=_MIN_OVERLAP)
         link = refined(
@@ -367,9 +403,8 @@ class TilePairs:
         first = [s.start for s in near] + (factors - 1) / 2
         matrix = link.matrix * factors[:, None] / factors
         offset = link.offset * factors - begun - (matrix - np.eye(len(first))) @ first
-        return replace(
-            link, matrix=matrix, offset=offset, contrast=float(min(np.ptp(a), np.ptp(b)))
-        )
+        contrast = min(contrast_of(a), contrast_of(b))
+        return replace(link, matrix=matrix, offset=offset, contrast=contrast)
 
     def needs(self) -> Needs:
         """Return what the comparison of all pairs needs."""
@@ -377,23 +412,36 @@ class TilePairs:
         for pair in self.pairs:
             both = self._boxes(*pair)
             factors = _factors([s.stop - s.start for s in both[0]])
-            boxes += [(self.opened[k], box, factors) for k, box in zip(pair, both, strict=True)]
+            boxes += [(k, box, factors) for k, box in zip(pair, both, strict=True)]
         if not boxes:
             return Needs(None, 0, 0, 0, 1, "")
         sizes = [[s.stop - s.start for s in box] for _, box, _ in boxes]
         voxels = [math.prod(size) for size in sizes]
+        # A sweep with a mask or a value to leave out needs more memory.
+        is_marked = [self.masks[k] is not None or self.nodata[k] is not None for k, *_ in boxes]
+        largest = max(range(len(boxes)), key=lambda n: voxels[n] * (2 if is_marked[n] else 1))
         compared = max(
             math.prod((-(-np.array(size) // factors)).tolist())
             for size, (*_, factors) in zip(sizes, boxes, strict=True)
         )
         return Needs(
-            _compared(*boxes[voxels.index(max(voxels))]),
-            sum(voxels) / max(voxels),
+            self._compared(*boxes[largest]),
+            sum(voxels) / voxels[largest],
             0,
             compared,
             len(self.pairs),
             "max_shift",
             is_interleaved=True,
+        )
+
+    def _compared(self, k: int, box: tuple[slice, ...], factors: np.ndarray) -> Volume:
+        """Return the voxels of a box of a tile as they are compared."""
+        mask = self.masks[k]
+        return marked_volume(
+            self.opened[k][box],
+            None if mask is None else mask[box],
+            self.nodata[k],
+            factors.tolist(),
         )
 
     def _boxes(self, i: int, j: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
@@ -406,11 +454,6 @@ class TilePairs:
             near.append(slice(int(max(0, s - limit)), int(min(n, s + m + limit))))
             far.append(slice(int(max(0, -s - limit)), int(min(m, n - s + limit))))
         return tuple(near), tuple(far)
-
-
-def _compared(tile: Volume, box: tuple[slice, ...], factors: np.ndarray) -> Volume:
-    """Return the voxels of a box as they are compared."""
-    return downsample(tile[box].astype("f4"), factors.tolist()) if factors.max() > 1 else tile[box]
 
 
 def _factors(shape: Sequence[int]) -> np.ndarray:
