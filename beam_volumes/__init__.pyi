@@ -11222,6 +11222,102 @@ def open_tiles(
     (8, 22)
     """
 
+def open_transform(
+    path: str | os.PathLike[str],
+    fixed: Volume,
+    moving: Volume,
+    *,
+    model: str | None = None,
+    unit: str | None = None,
+    direction: Any = None,
+) -> tuple[np.ndarray, Volume | None]:
+    """Open a transform of elastix, ITK, SimpleITK, ANTs or BigWarp.
+
+    Use it to apply a registration from a different program to a volume of any size.
+
+    Parameters
+    ----------
+    path : path
+        A parameter file of elastix, an ITK file (``.tfm`` or ``.h5``) or landmarks of BigWarp
+        (``.csv``). The content of the file determines its format.
+    fixed : Volume or numpy.ndarray
+        The volume that was not moved. It can have a different voxel size or be cropped since,
+        because transforms map positions. Its voxels are not read.
+    moving : Volume or numpy.ndarray
+        The volume to align, with the same spatial axes. Its voxels are not read.
+    model : {"translation", "rigid", "affine", "thin_plate_spline"}, optional
+        How to fit landmarks; ``"affine"`` by default. All models except the spline are least
+        squares of all active landmarks.
+    unit : str, optional
+        The unit of lengths in the file, such as ``"mm"``; the unit of ``fixed`` by default.
+    direction : array_like, optional
+        The direction of ITK: a matrix with a column for each axis x, y, z, for both volumes or for
+        each. By default, axes are not rotated.
+
+    Returns
+    -------
+    matrix : numpy.ndarray
+        A homogeneous matrix for `affine_transform`: it maps indices of ``fixed`` to indices of
+        ``moving``, in the order z, y, x.
+    displacement : Volume or None
+        A lazy float64 volume with the shape of ``fixed`` and a channel for each axis, for `warp`.
+        None if the transform is a matrix.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file does not exist.
+    ValueError
+        If the file is damaged, has a different number of axes, or contains a transform that is not
+        supported. If landmarks do not determine the model, or a parameter is out of range. If the
+        volumes have different axes or no voxels.
+    TypeError
+        If ``fixed`` or ``moving`` is neither a volume nor an array.
+
+    See Also
+    --------
+    affine_transform, warp : apply the result.
+    save_transforms : writes matrices for other programs.
+    fit_transform : finds a transform from pairs of points.
+
+    Notes
+    -----
+    Translations, rotations (Euler angles and versors), similarities, scales, affine maps, B-splines
+    and their combinations are supported. A file of elastix may refer to an initial transform in the
+    same folder. elastix and ITK map positions of ``fixed`` to positions of ``moving``, as does the
+    result. The origin of a volume is the centre of its first voxel, as in ITK. For NIfTI, negate
+    the origin along y and x first and use ``direction=np.diag([-1, -1, 1])``, because ITK reverses
+    these axes.
+
+    A transform with a displacement is applied in two steps: first the matrix, then `warp`. Both
+    interpolate, except that a matrix of integers only copies voxels. Voxels of ``moving`` that the
+    matrix moves outside of ``fixed`` are not available to `warp`. Pass a padded ``fixed`` to keep
+    them.
+
+    Beyond a grid of B-splines, displacements decrease to zero within the support of a spline. ITK
+    stops at the edge of the grid instead. Thin-plate splines are evaluated at each voxel and
+    landmark: ten landmarks take about as long as a Gaussian filter. Splines are computed in float64
+    in the same sweep as `warp`.
+
+    References
+    ----------
+    S. Klein et al., "elastix: a toolbox for intensity-based medical image registration", IEEE
+    Transactions on Medical Imaging 29, 2010; J. A. Bogovic et al., "Robust registration of calcium
+    images by learned contrast synthesis", ISBI 2016 (BigWarp); F. L. Bookstein, "Principal warps",
+    IEEE Transactions on Pattern Analysis and Machine Intelligence 11, 1989.
+
+    Examples
+    --------
+    >>> v = bv.open(np.arange(60.0).reshape(3, 4, 5), voxel_size=(2, 1, 1), unit="um")
+    >>> moved = np.eye(4)
+    >>> moved[:3, 3] = 1, 0, 2
+    >>> bv.save_transforms([v, v], moved, "shift.tfm")
+    >>> matrix, displacement = bv.open_transform("shift.tfm", v, v)
+    >>> matrix[:3, 3], displacement
+    (array([1., 0., 2.]), None)
+    >>> aligned = bv.affine_transform(v, matrix, output_shape=v.shape).with_space(v)
+    """
+
 def outlines(
     labels: Volume,
     *,
@@ -12839,6 +12935,8 @@ def register_slices(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 1024,
+    trend: str | float = 'keep',
+    prior: Any = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform that aligns each slice with its neighbours.
@@ -12873,6 +12971,16 @@ def register_slices(
     max_side : int, default: 1024
         Maximum extent of the compared planes: larger ones are downsampled by an integer factor. The
         error of shifts is about 0.05 downsampled voxels.
+    trend : {"keep", "remove"} or float, default: "keep"
+        What to do with slow movements of the tissue, which alignment straightens. A number removes
+        them from the transforms, so only the jitter between slices is corrected: movements over
+        more than about this many slices remain in the aligned volume. The number is the standard
+        deviation of a Gaussian. ``"remove"`` only removes straight movements, such as those of
+        slanted structures.
+    prior : array_like, table or path, optional
+        Transforms with the true slow movement, such as positions of the stage or an earlier
+        alignment, as accepted by `apply_transforms`. They replace the movement that ``trend``
+        removes, smoothed in the same way.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -12914,6 +13022,11 @@ def register_slices(
     also excluded. A link is used only if unrelated slices would reach its correlation in less than
     one in a thousand cases. If no other links confirm it, the limit is one in a million.
 
+    The slow movement is a straight line with Gaussian weights around each slice, fitted to the
+    centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
+    follow the tissue less closely. After the trend is removed, an explicit ``reference`` is not
+    moved, except with ``prior``.
+
     NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
     There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
@@ -12921,7 +13034,9 @@ def register_slices(
     ----------
     C. D. Kuglin and D. C. Hines, "The phase correlation image alignment method", 1975; S. Baker and
     I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision 56, 2004;
-    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004.
+    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004; W. S.
+    Cleveland, "Robust locally weighted regression and smoothing scatterplots", Journal of the
+    American Statistical Association 74, 1979.
 
     Examples
     --------
@@ -14355,35 +14470,46 @@ def save_transforms(
     *,
     index: dict[str, int | str] | None = None,
     overwrite: bool = False,
+    unit: str | None = None,
+    direction: Any = None,
 ) -> None:
-    """Write the transforms of tiles for other programs, such as BigDataViewer and Neuroglancer.
+    """Write transforms for other programs, such as BigDataViewer, Neuroglancer, ITK and elastix.
 
     Parameters
     ----------
-    source : path or list of paths
-        The tiles: an XML file of BigStitcher or OME-Zarr images, as accepted by `open_tiles`.
+    source : path, list of paths or pair of volumes
+        The tiles: an XML file of BigStitcher or OME-Zarr images, as accepted by `open_tiles`. For
+        ITK and elastix, the fixed and the moving volume, or their paths.
     transforms : array_like, table or path
         For each tile, its position or a matrix, in voxels, such as the table from `register_tiles`.
+        For ITK and elastix, one matrix from `register` or `open_transform`, which maps indices of
+        the fixed volume to indices of the moving one.
     target : path, optional
-        The XML file to write for BigStitcher. OME-Zarr images need no ``target``, because their own
-        metadata is changed in place.
+        The XML file to write for BigStitcher, or a file of ITK (``.tfm`` or ``.h5``) or elastix
+        (``.txt``). OME-Zarr images need no ``target``, because their own metadata is changed in
+        place.
     index : dict, optional
         The time point and the channel of the tiles. In BigStitcher, other views keep their
         registrations.
     overwrite : bool, default: False
         Whether to replace an existing ``target``, which may be ``source``.
+    unit : str, optional
+        The unit of lengths in a file of ITK or elastix; by default the unit of the fixed volume.
+    direction : array_like, optional
+        The direction of the volumes for ITK and elastix, as in `open_transform`.
 
     Raises
     ------
     ValueError
         If transforms do not match the tiles, or OME-Zarr images would need a matrix; their metadata
-        only has positions.
+        only has positions. If a matrix for ITK or elastix has no inverse.
     FileExistsError
         If ``target`` exists.
 
     See Also
     --------
-    open_tiles : reads the transforms again.
+    open_tiles : reads the transforms of tiles again.
+    open_transform : reads a file of ITK or elastix again.
 
     Notes
     -----

@@ -108,7 +108,7 @@ EAGER |= {
     "generic_filter",
 }
 EAGER |= {"pixel_classifier"}
-EAGER |= {"open_tiles", "save_transforms", "tiles_report"}
+EAGER |= {"open_tiles", "open_transform", "save_transforms", "tiles_report"}
 FUNCTIONS = {
     name: getattr(bv, name)
     for name in bv.__all__

@@ -211,6 +211,10 @@ _ROWS = (
     ("pyramid_reduce", "use `bv.gaussian_filter` and `bv.downsample`"),
     ("pyramid_gaussian multiscale", _PYRAMID),
     ("estimate_transform", "use `bv.fit_transform`, which fits a transform to pairs of points"),
+    (
+        "ThinPlateSplineTransform",
+        "use `bv.open_transform` with a file of landmarks and `model='thin_plate_spline'`",
+    ),
     ("phase_cross_correlation", "use `bv.register`, which finds the shift between two volumes"),
     ("optical_flow_tvl1 optical_flow_ilk", _FLOW),
     ("ransac", "use `bv.fit_transform` with `max_residual=`"),
@@ -378,6 +382,8 @@ LIBRARIES = {
         ("FFTConvolution", "use `bv.fftconvolve`"),
         ("ForwardFFT", "use `bv.fftn`"),
         ("InverseFFT", "use `bv.ifftn`"),
+        ("ReadTransform TransformixImage", "use `bv.open_transform`, which opens files of ITK and elastix"),
+        ("WriteTransform", "use `bv.save_transforms([fixed, moving], matrix, 'x.tfm')`"),
         ("ImageRegistrationMethod Elastix", "use `bv.register`, which finds shifts, rotations and affine maps"),
     ),
     "StackProcessing": (

@@ -90,6 +90,7 @@ PUBLIC_NAMES = {
     "ops.interpolation.grids": "affine_transform rotate shift zoom",
     "ops.interpolation.profiles": "profile_line",
     "ops.interpolation.resizing": "resample rescale resize",
+    "ops.interpolation.transform_files": "open_transform",
     "ops.labels.agglomerate": "agglomerate cut",
     "ops.labels.boundaries": "find_boundaries label2rgb mark_boundaries",
     "ops.labels.components": (

@@ -10,6 +10,7 @@ import numpy as np
 
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume, as_volume, of_source
+from beam_volumes.ops.geometry.frames import frames, positions_of
 from beam_volumes.ops.geometry.transforms import columns_of, existing, matrices_of, table_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.formats.chunked.ome import image_to_move
@@ -21,6 +22,7 @@ from beam_volumes.storage.inputs.tile_projects import (
     stitcher_tile,
     with_registrations,
 )
+from beam_volumes.storage.inputs.transform_files import WRITERS
 from beam_volumes.storage.places.outside import named_file
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.stack import matching
@@ -242,35 +244,46 @@ def save_transforms(
     *,
     index: dict[str, int | str] | None = None,
     overwrite: bool = False,
+    unit: str | None = None,
+    direction: Any = None,
 ) -> None:
-    """Write the transforms of tiles for other programs, such as BigDataViewer and Neuroglancer.
+    """Write transforms for other programs, such as BigDataViewer, Neuroglancer, ITK and elastix.
 
     Parameters
     ----------
-    source : path or list of paths
-        The tiles: an XML file of BigStitcher or OME-Zarr images, as accepted by `open_tiles`.
+    source : path, list of paths or pair of volumes
+        The tiles: an XML file of BigStitcher or OME-Zarr images, as accepted by `open_tiles`. For
+        ITK and elastix, the fixed and the moving volume, or their paths.
     transforms : array_like, table or path
         For each tile, its position or a matrix, in voxels, such as the table from `register_tiles`.
+        For ITK and elastix, one matrix from `register` or `open_transform`, which maps indices of
+        the fixed volume to indices of the moving one.
     target : path, optional
-        The XML file to write for BigStitcher. OME-Zarr images need no ``target``, because their own
-        metadata is changed in place.
+        The XML file to write for BigStitcher, or a file of ITK (``.tfm`` or ``.h5``) or elastix
+        (``.txt``). OME-Zarr images need no ``target``, because their own metadata is changed in
+        place.
     index : dict, optional
         The time point and the channel of the tiles. In BigStitcher, other views keep their
         registrations.
     overwrite : bool, default: False
         Whether to replace an existing ``target``, which may be ``source``.
+    unit : str, optional
+        The unit of lengths in a file of ITK or elastix; by default the unit of the fixed volume.
+    direction : array_like, optional
+        The direction of the volumes for ITK and elastix, as in `open_transform`.
 
     Raises
     ------
     ValueError
         If transforms do not match the tiles, or OME-Zarr images would need a matrix; their metadata
-        only has positions.
+        only has positions. If a matrix for ITK or elastix has no inverse.
     FileExistsError
         If ``target`` exists.
 
     See Also
     --------
-    open_tiles : reads the transforms again.
+    open_tiles : reads the transforms of tiles again.
+    open_transform : reads a file of ITK or elastix again.
 
     Notes
     -----
@@ -291,6 +304,11 @@ def save_transforms(
     (0.5, 4.75)
     """
     name = "save_transforms"
+    if target is not None and os.path.splitext(target)[1].lower() in WRITERS:
+        _save_matrix(source, transforms, target, overwrite, unit, direction)
+        return
+    if unit is not None or direction is not None:
+        raise ValueError(f"{name}: unit and direction are for ITK and elastix; leave them out")
     if target is not None:
         path = existing(project_of(source, name), name, "source")
         _save_project(path, transforms, target, index or {}, overwrite)
@@ -314,6 +332,38 @@ def save_transforms(
         moves.append(image_to_move(asked_at(path)[0], axes, size, position * size))
     for move in moves:
         move()
+
+
+def _save_matrix(
+    source: Any, transforms: Any, target: Any, overwrite: bool, unit: Any, direction: Any
+) -> None:
+    """Write one matrix for ITK or elastix."""
+    name = "save_transforms"
+    if not isinstance(source, Sequence) or isinstance(source, str) or len(source) != 2:
+        raise ValueError(
+            f"{name}: source for {os.fspath(target)!r} must be the fixed and the moving volume, such as "
+            "[fixed, moving]"
+        )
+    pair = [as_volume(open_volume(v) if isinstance(v, str | os.PathLike) else v) for v in source]
+    here, there = frames(*pair, unit, direction, name)
+    axes, given = pair[0].space.axes, transforms
+    if isinstance(given, np.ndarray | list | tuple) and np.ndim(given) == 2:
+        given = [given]
+    (matrix,), (place,) = matrices_of(given, axes, 1, name, "pair of volumes")
+    if os.path.exists(target) and not overwrite:
+        raise FileExistsError(f"{name}: target={os.fspath(target)!r} exists; give overwrite=True")
+    whole = np.eye(len(axes) + 1)
+    whole[:-1, :-1], whole[:-1, -1] = matrix, place
+    # elastix stores the direction column by column.
+    image = {
+        "Size": here.size,
+        "Spacing": here.spacing,
+        "Origin": here.origin,
+        "Direction": here.direction.T,
+    }
+    write = WRITERS[os.path.splitext(target)[1].lower()]
+    folder, file = os.path.split(os.path.abspath(target))
+    Place.of(folder).write(file, write(positions_of(whole, here, there), image))
 
 
 def project_of(source: Any, name: str) -> str | os.PathLike[str]:

@@ -25,6 +25,7 @@ from beam_volumes.ops.geometry.registration.images import (
 )
 from beam_volumes.ops.geometry.registration.keypoints import SIDE, Keypoints, matched
 from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
+from beam_volumes.ops.geometry.registration.trends import Trend
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrix_columns
 from beam_volumes.ops.parameters import checks as par
@@ -50,6 +51,8 @@ def register_slices(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 1024,
+    trend: str | float = "keep",
+    prior: Any = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform that aligns each slice with its neighbours.
@@ -84,6 +87,16 @@ def register_slices(
     max_side : int, default: 1024
         Maximum extent of the compared planes: larger ones are downsampled by an integer factor. The
         error of shifts is about 0.05 downsampled voxels.
+    trend : {"keep", "remove"} or float, default: "keep"
+        What to do with slow movements of the tissue, which alignment straightens. A number removes
+        them from the transforms, so only the jitter between slices is corrected: movements over
+        more than about this many slices remain in the aligned volume. The number is the standard
+        deviation of a Gaussian. ``"remove"`` only removes straight movements, such as those of
+        slanted structures.
+    prior : array_like, table or path, optional
+        Transforms with the true slow movement, such as positions of the stage or an earlier
+        alignment, as accepted by `apply_transforms`. They replace the movement that ``trend``
+        removes, smoothed in the same way.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -125,6 +138,11 @@ def register_slices(
     also excluded. A link is used only if unrelated slices would reach its correlation in less than
     one in a thousand cases. If no other links confirm it, the limit is one in a million.
 
+    The slow movement is a straight line with Gaussian weights around each slice, fitted to the
+    centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
+    follow the tissue less closely. After the trend is removed, an explicit ``reference`` is not
+    moved, except with ``prior``.
+
     NaN and infinite voxels count as missing, and are replaced by the mean of all other voxels.
     There is no mask: zeros are ordinary voxels, so a border of zeros is aligned as well.
 
@@ -132,7 +150,9 @@ def register_slices(
     ----------
     C. D. Kuglin and D. C. Hines, "The phase correlation image alignment method", 1975; S. Baker and
     I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision 56, 2004;
-    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004.
+    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004; W. S.
+    Cleveland, "Robust locally weighted regression and smoothing scatterplots", Journal of the
+    American Statistical Association 74, 1979.
 
     Examples
     --------
@@ -148,10 +168,14 @@ def register_slices(
     name = "register_slices"
     v, factor, thin = _thin_slices(stack, max_side)
     needs = needs_of_slices(v, neighbours=neighbours, max_side=max_side)
+    size, count = v.space.voxel_size, v.shape[0]
+    spacing = np.array((size or (1.0,) * 3)[1:])
+    slow = Trend.of(trend, prior, v.shape, spacing, model, reference, name)
     with reserved(needs.occupied):
         planes = thin.compute(runner=None, progress=progress)
-    size, count = v.space.voxel_size, v.shape[0]
-    images = _Images(name, "z", ("y", "x"), count, planes.__getitem__, factor, size, needs.threads)
+    images = _Images(
+        name, "z", ("y", "x"), count, planes.__getitem__, factor, size, needs.threads, slow
+    )
     return images.registered(
         model, method, neighbours, reference, skip, max_shift, min_quality, progress
     )
@@ -349,6 +373,7 @@ class _Images:
     factor: int
     voxel_size: Sequence[float] | None  #: Along z, y and x
     threads: int  #: The number of pairs that are compared at a time
+    trend: Trend | None = None
 
     @property
     def spacing(self) -> np.ndarray:
@@ -472,10 +497,14 @@ class _Images:
         # Index i of a downsampled image has its centre at f * i + middle.
         middle = np.full(len(self.axes), (f - 1) / 2)
         places = f * found.places + middle - found.matrices @ middle
-        of_image = found.used_by_image
+        of_image, matrices = found.used_by_image, found.matrices
+        if self.trend is not None:
+            matrices, places = self.trend.replaced(
+                (matrices, places), np.array([*map(bool, of_image)])
+            )
         columns: dict[str, Any] = {self.along: np.arange(self.count)}
         columns |= {a: places[:, n] for n, a in enumerate(self.axes)}
-        columns |= matrix_columns(found.matrices, self.axes)
+        columns |= matrix_columns(matrices, self.axes)
         columns["links"] = [len(pairs) for pairs in of_image]
         columns["confirmed"] = found.confirmed_images
         columns["quality"] = [

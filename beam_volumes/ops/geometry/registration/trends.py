@@ -1,0 +1,111 @@
+"""Slow movements of tissue in the transforms of slices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from beam_volumes.ops.geometry.transforms import matrices_of
+from beam_volumes.ops.parameters import checks as par
+
+#: Matrices and places, (slices, axes, axes) and (slices, axes).
+Path = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """Replaces the slow movement of transforms by none, or by that of a ``prior``."""
+
+    sigma: float  #: In slices; infinite for straight lines
+    middle: np.ndarray  #: Of a plane, in voxels
+    spacing: np.ndarray
+    model: str
+    prior: Path | None
+    reference: int | None  #: The slice that is not moved
+
+    @classmethod
+    def of(
+        cls,
+        trend: Any,
+        prior: Any,
+        shape: Sequence[int],
+        spacing: np.ndarray,
+        model: str,
+        reference: int | None,
+        name: str,
+    ) -> Trend | None:
+        """Parse the parameters; None if the slow movement is kept."""
+        if isinstance(trend, str) and trend not in ("keep", "remove"):
+            raise ValueError(
+                f'{name}: trend={trend!r} is not available; use "keep", "remove" or a number of slices'
+            )
+        if trend == "keep":
+            if prior is not None:
+                raise ValueError(
+                    f'{name}: prior= replaces a trend, and trend="keep" has none; give trend= a number of '
+                    'slices, or "remove"'
+                )
+            return None
+        sigma = math.inf if trend == "remove" else par.positive(trend, "trend", name)
+        given = None
+        if prior is not None:
+            each = "slices of the volume"
+            given = matrices_of(prior, ("y", "x"), shape[0], name, each, "prior")
+        return cls(sigma, (np.array(shape[1:]) - 1) / 2, spacing, model, given, reference)
+
+    def replaced(self, path: Path, is_linked: np.ndarray) -> Path:
+        """Return transforms with a different slow movement; only linked slices determine the present one."""
+        if not is_linked.any():
+            return path
+        turn, centre = self._slow(path, is_linked)
+        matrices = np.linalg.solve(turn, path[0])
+        places = np.linalg.solve(turn, (path[1] - centre)[:, :, None])[:, :, 0]
+        if self.prior is not None:
+            turn, centre = self._slow(self.prior, np.ones(len(is_linked), bool))
+            return turn @ matrices, np.einsum("zab,zb->za", turn, places) + centre
+        places = places + self.middle
+        if self.reference is not None:
+            still, there = matrices[self.reference], places[self.reference]
+            matrices = np.linalg.solve(still, matrices)
+            places = np.linalg.solve(still, (places - there).T).T
+        return matrices, places
+
+    def _slow(self, path: Path, counts: np.ndarray) -> Path:
+        """Return the smooth matrices, and the smooth positions of the middle of each slice."""
+        matrices, places = path
+        count, n = places.shape
+        columns = np.concatenate([matrices.reshape(count, -1), matrices @ self.middle + places], 1)
+        smooth = smoothed(columns, counts, self.sigma)
+        turns = smooth[:, : n * n].reshape(count, n, n)
+        if self.model == "rigid":
+            scale = self.spacing[:, None] / self.spacing
+            turns = np.stack([scipy.linalg.polar(m * scale)[0] for m in turns]) / scale
+        return turns, smooth[:, n * n :]
+
+
+def smoothed(columns: np.ndarray, counts: np.ndarray, sigma: float) -> np.ndarray:
+    """Smooth columns of numbers along rows by straight lines with Gaussian weights around each row.
+
+    Only rows that ``counts`` determine the result. Unlike means, lines do not shorten the ends of a path.
+
+    W. S. Cleveland, "Robust locally weighted regression and smoothing scatterplots", Journal of the American
+    Statistical Association 74, 1979.
+    """
+    at, known = np.flatnonzero(counts), columns[counts]
+    result = np.empty_like(columns)
+    for k in range(len(columns)):
+        away = (at - k).astype(np.float64)
+        nearest = abs(away).min()
+        weights = np.exp((nearest**2 - away**2) / (2 * sigma**2))
+        weights /= weights.sum()
+        mean, middle = weights @ known, weights @ away
+        spread = weights @ (away - middle) ** 2
+        # A row beyond the weight of all others has no slope.
+        slope = (weights * (away - middle)) @ known / spread if spread > 1e-6 else 0.0
+        result[k] = mean - middle * slope
+    return result
