@@ -10828,6 +10828,99 @@ def morphological_laplace(
     array([[ 0,  4, -4,  0,  0]])
     """
 
+def n4_bias_field_correction(
+    volume: Volume,
+    shrink_factor: int | Sequence[int] = 4,
+    *,
+    mask: Volume | None = None,
+    maximum_number_of_iterations: Sequence[int] = (50, 50, 50, 50),
+    convergence_threshold: float = 0.001,
+    bias_field_full_width_at_half_maximum: float = 0.15,
+    wiener_filter_noise: float = 0.01,
+    number_of_histogram_bins: int = 200,
+    number_of_control_points: int | Sequence[int] = 4,
+    return_bias_field: bool = False,
+) -> Volume:
+    """Correct uneven brightness with the N4 algorithm.
+
+    Use it for smooth shading of a whole volume, such as the bias of an MRI coil or of a light sheet.
+    The bias is a smooth factor. N4 selects the one that makes the histogram of intensities sharp.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A volume or an array with up to three axes.
+    shrink_factor : int or sequence of int, default: 4
+        The field is fitted to one voxel of each window of this size; one value for all axes or one
+        per axis.
+    mask : Volume, optional
+        Only voxels with a nonzero mask are included; all voxels by default.
+        Select the tissue without background. All other voxels are corrected as well.
+    maximum_number_of_iterations : sequence of int, default: (50, 50, 50, 50)
+        The maximum number of iterations at each level. Each level has half the distance of control
+        points of the level before.
+    convergence_threshold : float, default: 0.001
+        A level ends when the factors of an iteration have a smaller coefficient of variation.
+    bias_field_full_width_at_half_maximum : float, default: 0.15
+        The width of the histogram of the bias, as a natural logarithm of the intensity.
+    wiener_filter_noise : float, default: 0.01
+        The noise of the Wiener filter that deconvolves the histogram.
+    number_of_histogram_bins : int, default: 200
+        The number of bins of the histogram, at least 2.
+    number_of_control_points : int or sequence of int, default: 4
+        The number of control points of the first level, at least 4; one value for all axes or one
+        per axis.
+    return_bias_field : bool, default: False
+        Return the bias field instead of the corrected volume.
+
+    Returns
+    -------
+    Volume
+        The volume divided by its bias field. The field is float32, and float64 for a float64 volume.
+        The dtype of the result is that of numpy's division.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis. If the volume has no
+        voxels, the shape of ``mask`` differs, or the downsampled volume has more than four million
+        voxels.
+    TypeError
+        If an input is neither a volume nor an array, or a parameter has a wrong type.
+
+    See Also
+    --------
+    fit_bias : fits a polynomial to each slice.
+    rolling_ball : finds a background to subtract.
+
+    Notes
+    -----
+    Two sweeps: the first reads the downsampled volume, and the second computes the result. The
+    field is fitted between them, in one thread, with about 120 bytes per downsampled voxel. The
+    second sweep evaluates the field at each voxel.
+
+    Voxels that are 0, negative, NaN or infinite are not included in the fit. Without included
+    voxels, the field is 1. Fields are scaled, so that their geometric mean over included voxels is
+    1. Each channel and each time point has its own field.
+
+    References
+    ----------
+    ``N4BiasFieldCorrection`` of SimpleITK; N. J. Tustison et al., "N4ITK: improved N3 bias
+    correction", IEEE Trans. Medical Imaging 29 (2010); S. Lee, G. Wolberg, S. Y. Shin, "Scattered
+    data interpolation with multilevel B-splines", IEEE Trans. Visualization and Computer Graphics 3
+    (1997).
+
+    Examples
+    --------
+    >>> tissue = np.where(np.indices((8, 32, 32)).sum(0) // 8 % 2, 100.0, 200.0)
+    >>> shading = np.linspace(0.8, 1.2, 32)
+    >>> v = bv.open(tissue * shading)
+    >>> even = np.asarray(bv.n4_bias_field_correction(v, shrink_factor=2))
+    >>> bright = tissue == 200
+    >>> float((even[bright].std() / even[bright].mean()).round(2))
+    0.0
+    """
+
 def normalize_slices(
     volume: Volume,
     axis: int | str = 'z',

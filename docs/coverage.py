@@ -60,6 +60,7 @@ FUNCTIONS = [
     ("normalize_slices", "numpy, scikit-image, slice by slice", "number, then pointwise",
      "2; for percentiles, one for each 8 bits and one"),
     ("fit_bias", "numpy's least squares, slice by slice", "number, then pointwise", "2"),
+    ("n4_bias_field_correction", "SimpleITK", "number, then pointwise", "2"),
     ("equalize_hist", "scikit-image", "pointwise", "2 for integers to 16 bits, otherwise 3"),
     ("match_histograms", "scikit-image", "pointwise", "2 for integers to 16 bits, otherwise 3"),
     ("equalize_adapthist", "scikit-image", "number, then pointwise", "4"),

@@ -61,6 +61,7 @@ OF_VOLUME = by_name(
     ("denoise_tv_chambolle", (10,)),
     ("gradient_anisotropic_diffusion curvature_anisotropic_diffusion", ()),
     ("adjust_gamma adjust_log adjust_sigmoid normalize_slices fit_bias equalize_hist", ()),
+    ("n4_bias_field_correction", (2,)),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata", ()),
     ("threshold_minimum threshold_moments threshold_multiotsu threshold_niblack", ()),
     ("threshold_sauvola threshold_local", ()),

@@ -369,7 +369,7 @@ LIBRARIES = {
         ("HistogramMatching", "use `bv.match_histograms`"),
         ("AdaptiveHistogramEqualization", "use `bv.equalize_adapthist`"),
         ("InvertIntensity", "use `255 - v`, for bytes"),
-        ("N4BiasFieldCorrection", "not available; use `bv.fit_bias` for each slice"),
+        ("N4BiasFieldCorrection", "use `bv.n4_bias_field_correction`, which downsamples by `shrink_factor`"),
         ("Resample", "use `bv.resample` for a voxel size, or `bv.affine_transform` for any grid; `anti_aliasing=False` does not smooth"),
         ("BinShrink Shrink", "use `bv.downsample`"),
         ("Expand", "use `bv.upsample`, or `bv.rescale` for any factors"),

@@ -73,6 +73,7 @@ PUBLIC_NAMES = {
     "ops.geometry.resampling": "downsample upsample",
     "ops.geometry.tile_files": "open_tiles save_transforms",
     "ops.intensity.bias": "fit_bias",
+    "ops.intensity.bias_fields": "n4_bias_field_correction",
     "ops.intensity.colour": "combine_stains hed2rgb rgb2gray rgb2hed rgb2hsv separate_stains",
     "ops.intensity.colour_spaces": "hsv2rgb lab2rgb rgb2lab",
     "ops.intensity.comparisons": (

@@ -21,7 +21,12 @@ from beam_volumes.storage.sources.axes import UNITS
 WORDS = {
     "blur smooth": ("gaussian_filter", "uniform_filter", "median_filter"),
     "despeckle denoise salt noise": ("median_filter", "remove_small_objects", "denoise_bilateral"),
-    "background shading illumination": ("white_tophat", "gaussian_filter", "rolling_ball"),
+    "background shading illumination": (
+        "white_tophat",
+        "gaussian_filter",
+        "rolling_ball",
+        "n4_bias_field_correction",
+    ),
     "threshold segment binarize mask": ("greater", "threshold_otsu", "threshold_local"),
     "count objects cells": ("label", "num_labels", "regionprops_table"),
     "holes fill": ("binary_fill_holes", "remove_small_holes"),

@@ -92,6 +92,10 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
     "adjust_sigmoid": of_em("adjust_sigmoid", 0.5, 15),
     "rescale_intensity": of_em("rescale_intensity", in_range=(60, 200)),
     "normalize_slices": of_em("normalize_slices", mean=128, std=50),
+    "n4_bias_field_correction": lambda s: (
+        s.em * bv.coordinates(s.em, 2) / 100,
+        bv.n4_bias_field_correction(s.em * bv.coordinates(s.em, 2) / 100, (2, 4, 4)),
+    ),
     "equalize_hist": of_em("equalize_hist"),
     "match_histograms": lambda s: (s.em, bv.match_histograms(s.em, s.smooth)),
     "equalize_adapthist": of_em("equalize_adapthist", (8, 40, 40), 0.03),
