@@ -10877,7 +10877,7 @@ def n4_bias_field_correction(
     -------
     Volume
         The volume divided by its bias field. The field is float32, and float64 for a float64 volume.
-        The dtype of the result is that of numpy's division.
+        The result has the dtype of numpy's division.
 
     Raises
     ------
