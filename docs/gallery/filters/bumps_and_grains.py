@@ -1,8 +1,8 @@
-"""Tell bumps from pits, and textures apart
+"""Find bumps, pits and textures
 
-`shape_index` describes the curvature around each voxel, from -1 for a pit to 1 for a bump, whatever
-its height. `local_binary_pattern` numbers the order of a voxel and its neighbours, whatever the
-brightness.
+`shape_index` describes the curvature around each voxel, from -1 for a pit to 1 for a bump. It does
+not depend on the height. `local_binary_pattern` compares a voxel with its neighbours, and does not
+depend on the brightness.
 """
 
 import numpy as np
