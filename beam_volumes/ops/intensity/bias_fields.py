@@ -203,7 +203,7 @@ class BiasField(Regrid):
     points: Triple  #: The number of control points along each axis
 
     compiled = True
-    cost = 20.0
+    cost = 35.0
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         _, py, px = self.points
