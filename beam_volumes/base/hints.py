@@ -260,6 +260,7 @@ _ROWS = (
     ("denoise_wavelet decimate unwrap_phase", _WHOLE_IMAGE),
     ("radon iradon hough_line hough_circle", _WHOLE_IMAGE),
     ("anisotropic_diffusion perona_malik", "use `bv.gradient_anisotropic_diffusion`"),
+    ("n4 n4itk abp_n4 n3_bias_field_correction", "use `bv.n4_bias_field_correction`"),
     ("denoise_tv_bregman", "use `bv.denoise_tv_chambolle`, which minimizes the total variation"),
     ("correlation_lags", "not available"),
     ("rgb2luv rgb2xyz rgb2ycbcr", _CHANNELS),
