@@ -484,6 +484,9 @@ def volume_of(numbers: Scalar, axes: Sequence[str] | None = None) -> Volume:
 def of_source(source: Source) -> Volume:
     """Return the volume of a source, with one node per channel for all time points."""
     extents = dict(zip(source.space.leading, source.leading, strict=True))
+    for axis, parts in (("t", "time points"), ("c", "channels")):
+        if extents.get(axis) == 0:
+            raise ValueError(f"{source.name} has no {parts}; give at least one")
     space = replace(source.space, times=extents.get("t", 0))
     if "c" not in extents:
         return Volume(SourceNode.of(source), space)

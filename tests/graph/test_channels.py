@@ -114,6 +114,12 @@ def test_reductions_are_over_all_channels_or_each(axis):
     np.testing.assert_allclose(masked, x.mean(axes, where=np.broadcast_to(mask, x.shape)))
 
 
+def test_no_channels_and_no_time_points_are_refused():
+    for axes, parts in (("czyx", "channels"), ("tzyx", "time points")):
+        with pytest.raises(ValueError, match=f"has no {parts}; give at least one"):
+            bv.open(np.zeros((0, 3, 4, 5), "u1"), axes=axes)
+
+
 def test_what_needs_one_channel_says_so():
     v = bv.stack(list(voxels()), names=["DAPI", "GFP", "RFP"])
     for needs in (
