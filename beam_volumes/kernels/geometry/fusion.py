@@ -220,17 +220,22 @@ def blend(
                         data, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
                         gain[t], offset[t], z, y, start[2], order, blending, sums, count,
                     )  # fmt: skip
-            row = out[k, r]
-            for x in range(cols):
-                if count[x] == 0:
-                    row[x] = rounded(fill, row.dtype)
-                elif count[x] == 1:
-                    row[x] = rounded(sums[2, x], row.dtype)
-                elif sums[1, x] == 0.0:
-                    row[x] = rounded(sums[0, x], row.dtype)
-                else:
-                    row[x] = rounded(sums[0, x] / sums[1, x], row.dtype)
-            one_nan(row)
+            _finish(sums, count, fill, out[k, r])
+
+
+@kernel
+def _finish(sums, count, fill, row):
+    """Write a row of the result; ``count`` is the number of each voxel's tiles."""
+    for x in range(row.size):
+        if count[x] == 0:
+            row[x] = rounded(fill, row.dtype)
+        elif count[x] == 1:
+            row[x] = rounded(sums[2, x], row.dtype)
+        elif sums[1, x] == 0.0:
+            row[x] = rounded(sums[0, x], row.dtype)
+        else:
+            row[x] = rounded(sums[0, x] / sums[1, x], row.dtype)
+    one_nan(row)
 
 
 @kernel

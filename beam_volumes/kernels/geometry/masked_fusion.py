@@ -6,9 +6,8 @@ it. Weights also decrease to zero towards voxels that are not valid.
 
 import numpy as np
 
-from beam_volumes.kernels.casting import one_nan, rounded
 from beam_volumes.kernels.elementary.angles import cos_value
-from beam_volumes.kernels.geometry.fusion import _add, _lines, _located, _value, _weight
+from beam_volumes.kernels.geometry.fusion import _add, _finish, _lines, _located, _value, _weight
 from beam_volumes.kernels.jit import kernel, row_kernel
 
 #: The distance of a voxel to the nearest one that is not valid, from which its weight does not decrease.
@@ -138,14 +137,4 @@ def blend_valid(
                     data, near, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
                     gain[t], offset[t], z, y, start[2], order, blending, sums, count,
                 )  # fmt: skip
-            row = out[k, r]
-            for x in range(cols):
-                if count[x] == 0:
-                    row[x] = rounded(fill, row.dtype)
-                elif count[x] == 1:
-                    row[x] = rounded(sums[2, x], row.dtype)
-                elif sums[1, x] == 0.0:
-                    row[x] = rounded(sums[0, x], row.dtype)
-                else:
-                    row[x] = rounded(sums[0, x] / sums[1, x], row.dtype)
-            one_nan(row)
+            _finish(sums, count, fill, out[k, r])

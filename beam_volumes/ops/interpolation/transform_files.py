@@ -14,7 +14,7 @@ from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.kernels.geometry.thin_plates import thin_plates
+from beam_volumes.kernels.geometry.fields import thin_plates
 from beam_volumes.ops.geometry.frames import WHOLE, Frame, frames, reversed_axes, voxels_of
 from beam_volumes.ops.geometry.rearrange import refuse_empty
 from beam_volumes.ops.geometry.registration.images import MODELS
@@ -42,7 +42,7 @@ _AROUND = 3
 
 @dataclass(frozen=True, eq=False)
 class ThinPlates(Regrid):
-    """A sum of thin-plate splines, without input; see `beam_volumes.kernels.geometry.thin_plates`."""
+    """A sum of thin-plate splines, without input; see `beam_volumes.kernels.geometry.fields.thin_plates`."""
 
     matrix: np.ndarray
     offset: np.ndarray
