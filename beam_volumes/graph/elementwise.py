@@ -127,7 +127,7 @@ class Elementwise(Chain):
             + _TOUCH * (1 + len(self.arguments)) * self.dtype.itemsize / 2
         )
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         if self.function in _ALLOCATING:
             # As float64: the operands, with numbers broadcast, and the result
             wide = 8 * (1 + len(self.arguments)) + 2 if self.function in functions.FUNCTIONS else 19
@@ -204,10 +204,10 @@ class Fused(Chain):
     def cost(self) -> float:
         return sum(p.cost for p in self.parts)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         rows = block_rows(rows, cols)
         own = sum(rows * cols * p.dtype.itemsize for p in self.parts[:-1])
-        return own + max(p.scratch(rows, cols, depth) for p in self.parts)
+        return own + max(p.scratch_bytes(rows, cols, depth) for p in self.parts)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]

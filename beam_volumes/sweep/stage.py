@@ -17,6 +17,7 @@ import numpy as np
 from beam_volumes.base.geometry import NO_HALO, Box, Halo, Range, Ranges, Triple
 from beam_volumes.kernels.cuda import TWINS
 from beam_volumes.kernels.rows import Rows, rows_of
+from beam_volumes.kernels.scratch import Scratch, arrays, nbytes
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.resources import in_strips
 
@@ -241,11 +242,15 @@ class Stage(PlainData):
         """Bytes allocated during a call for an output of this shape."""
         depth, rows, cols = shape
         strips = max(1, min(threads, rows))
-        return strips * self.scratch(-(-rows // strips), cols, depth)
+        return strips * self.scratch_bytes(-(-rows // strips), cols, depth)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         """Bytes that one call allocates for an output of this shape."""
-        return 0
+        return nbytes(self.scratch(rows, cols, depth))
+
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        """The arrays that one call needs in addition for an output of this shape."""
+        return ()
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -321,7 +326,7 @@ class Regrid(Stage):
 
 
 class KernelStage(Stage):
-    """A stage that is one call of a kernel."""
+    """A stage that is one call of a kernel, which receives its `scratch` last, as a tuple of arrays."""
 
     compiled = True
 
@@ -339,8 +344,11 @@ class KernelStage(Stage):
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        arguments = self.arguments(inputs, out, y0, y1, values)
-        self.kernel(*with_blocks(arguments, lambda block: block.as_rows))
+        arguments = with_blocks(
+            self.arguments(inputs, out, y0, y1, values), lambda block: block.as_rows
+        )
+        scratch = self.scratch(y1 - y0, out.cols, out.depth)
+        self.kernel(*arguments, *([arrays(scratch)] if scratch else []))
 
     @property
     def kernel_name(self) -> str:

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 
 from beam_volumes.kernels.rows import rows_of
+from beam_volumes.kernels.scratch import arrays
 
 DTYPES = ["?", "u1", "u2", "i4", "i8", "f4", "f8"]
 NUMPY_MODES = {
@@ -61,6 +62,12 @@ def into_ring(rng, array):
     return ring, slots, y, x
 
 
+def scratch_of(kernel, shape, dtype, parameters):
+    """The last argument of a kernel, or nothing for a kernel without scratch."""
+    needed = getattr(kernel, "scratch", None)
+    return [arrays(needed(*shape, dtype, *parameters))] if needed else []
+
+
 def apply(kernel, volume, before, taps, *parameters, mode="reflect", cval=0, dtype=None, seed=0):
     """The kernel's result for a whole volume; asserts that cutting it up changes no bit.
 
@@ -83,7 +90,8 @@ def apply(kernel, volume, before, taps, *parameters, mode="reflect", cval=0, dty
                 for y0, y1 in [(0, ny)] if whole else cuts(rng, ny):
                     taken, made = iz[z0 : z1 + taps[0] - 1], jz[z0:z1]
                     rows = rows_of(src, taken, oy, ox + x0), rows_of(out, made, qy, qx + x0)
-                    kernel(*rows, y0, y1, x1 - x0, *parameters)
+                    scratch = scratch_of(kernel, (y1 - y0, x1 - x0, z1 - z0), out.dtype, parameters)
+                    kernel(*rows, y0, y1, x1 - x0, *parameters, *scratch)
         box = (slice(qy, qy + ny), slice(qx, qx + nx))
         results.append(out[(jz, *box)])
         guard[(jz, *box)] = results[-1]

@@ -24,6 +24,7 @@ from beam_volumes.kernels.rows import (
     signed_zero,
     write_nan,
 )
+from beam_volumes.kernels.scratch import needs, stored
 
 #: Footprints with at most this many offsets need no tables.
 FEW_TAPS = 7
@@ -103,34 +104,31 @@ def _slide_right(row, taps, out, spare, is_max, unordered):
     extremum(row[: out.size], row[taps - reach : taps - reach + out.size], out, is_max, unordered)
 
 
-@kernel
-def extremum_box(src, out, y0, y1, nx, lz, ly, lx, is_max):
-    """Minimum or maximum over a box of ``lz``, ``ly`` and ``lx`` voxels, separably: along z, then y, then x.
+def _scratch_of_box(rows, cols, depth, dtype, lz, ly, lx, is_max):
+    width, slices = cols + lx - 1, min(depth, lz) if lz > 3 else 1
+    lines = slices * (rows + ly - 1), ly, max(lz, ly), 2, 1
+    return *(((n, width), stored(dtype)) for n in lines), ((max(slices + lz, 2 * ly),), np.int64)
 
-    Scratch for ``n`` slices: ``min(n, lz) * (y1 - y0 + ly - 1)`` rows and ``lz + 2 ly + 6`` more.
-    """
+
+@needs(_scratch_of_box)
+@kernel
+def extremum_box(src, out, y0, y1, nx, lz, ly, lx, is_max, scratch):
+    """Minimum or maximum over a box of ``lz``, ``ly`` and ``lx`` voxels: along z, then y, then x."""
     # Uses blocks of van Herk (1992) / Gil & Werman (1993) along z and y, with whole rows, so vectors run
     # along x, and doubling along x. Block borders do not affect results, since an extremum may count a voxel
     # twice. It takes about 3 + 3 + log2(lx) row operations per voxel, if at least ``lz`` slices are computed
     # at a time; a block of ``n`` slices costs ``lz + 2 n`` along z.
-    width = nx + lx - 1
-    height = y1 - y0 + ly - 1
+    over_z, over_zy, suffix, prefix, spare, rows = scratch
+    depth = over_z.shape[0] // (y1 - y0 + ly - 1)  # row r of slice j is row r * depth + j of over_z
     src, out = as_bytes(src), as_bytes(out)
-    lines, depth = src.lines, min(out.firsts.size, lz) if lz > 3 else 1
-    over_z = np.empty((height * depth, width), lines.dtype)  # row r of slice j at r * depth + j
-    over_zy = np.empty((ly, width), lines.dtype)
-    suffix = np.empty((max(lz, ly), width), lines.dtype)
-    prefix = np.empty((2, width), lines.dtype)
-    spare = np.empty(width, lines.dtype)
-    rows = np.empty(max(depth + lz, 2 * ly), np.int64)
-    nan, minus = box_has_unordered(src, y0, y1 + ly - 1, width)
+    nan, minus = box_has_unordered(src, y0, y1 + ly - 1, nx + lx - 1)
     unordered = nan or minus
     for k in range(0, out.firsts.size, depth):
         _box_of_slices(
             Rows(src.lines, src.firsts[k:] + y0, src.left),
             Rows(out.lines, out.firsts[k : k + depth] + y0, out.left),
             y1 - y0, nx, lz, ly, lx, depth,
-            over_z, over_zy, suffix, prefix, spare, rows, is_max, unordered, nan,
+            over_z, over_zy, suffix, prefix, spare[0], rows, is_max, unordered, nan,
         )  # fmt: skip
 
 

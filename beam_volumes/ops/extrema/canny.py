@@ -43,7 +43,7 @@ class Suppress(KernelStage):
     def padding(self) -> Padding:
         return Padding(("nearest",) * 3)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 256
 
     def arguments(

@@ -268,7 +268,7 @@ class Within(Stage):
 
     cost = 0.5
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return rows * cols
 
     def run(

@@ -32,7 +32,7 @@ class RollingBall(Neighbourhood):
     def cost(self) -> float:
         return 1.0 + 0.05 * len(self.offsets) * self.heights.itemsize / 2
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return (2 * cols + self.extent[2]) * self.heights.itemsize + 32 * len(self.offsets)
 
     def parameters(self) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ class Entropy(Neighbourhood):
     def cost(self) -> float:
         return 10.0 + 4.0 * len(self.runs)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 8 * self.bins + 24 * len(self.runs) + 64 * self.voxels
 
     def parameters(self) -> tuple[Any, ...]:
@@ -69,7 +69,7 @@ class LocalRank(Entropy):
     def cost(self) -> float:
         return 50.0 + 4.0 * len(self.runs)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         # Counts, their sums, and the table of logarithms.
         return 48 * self.bins + 24 * len(self.runs) + 4096
 

@@ -34,7 +34,7 @@ class BinaryPattern(Neighbourhood):
     def cost(self) -> float:
         return 10.0 + 6.0 * self.rows.size
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 16 * self.rows.size
 
     def parameters(self) -> tuple[Any, ...]:

@@ -29,6 +29,7 @@ from beam_volumes.kernels.filters.columns import (
 from beam_volumes.kernels.filters.rank import rank_footprint
 from beam_volumes.kernels.morphology import ball
 from beam_volumes.kernels.morphology import footprint as morphology
+from beam_volumes.kernels.scratch import Scratch
 from beam_volumes.ops.parameters.building import converted
 from beam_volumes.storage.inputs.origins import extents_of
 from beam_volumes.storage.places.extent import Extent
@@ -78,6 +79,10 @@ class Neighbourhood(KernelStage):
     ) -> tuple[Any, ...]:
         return inputs[0], out, y0, y1, out.cols, *self.parameters()
 
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        needed = getattr(self.kernel, "scratch", None)
+        return needed(rows, cols, depth, self.dtype, *self.parameters()) if needed else ()
+
     def two_blocks(self, rows: int, cols: int, depth: int, itemsize: int) -> int:
         """Bytes of two intermediate results of a block with its margins."""
         padded = (n + e for n, e in zip((depth, rows, cols), self.extent, strict=True))
@@ -95,10 +100,6 @@ class Correlate(Neighbourhood):
     @property
     def cost(self) -> float:
         return 0.4 + 0.06 * sum(self.extent) * self.weights[0].itemsize / 4
-
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
-        row = (cols + self.extent[2]) * self.weights[0].itemsize
-        return max(self.extent[1] * row, separable.KEPT_BYTES) + 3 * row
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         return self.two_blocks(rows, cols, depth, self.weights[0].itemsize)
@@ -125,7 +126,7 @@ class Uniform(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         kept = min(rows, uniform.TILE_ROWS) + self.extent[1]
         wide = cols + self.extent[2]
         return (kept * self.flat.itemsize + 2 * self.solid.itemsize) * wide
@@ -150,7 +151,7 @@ class GradientMagnitude(Neighbourhood):
     cost = 1.3
     kernel = staticmethod(gradient.gradient_magnitude)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return (cols + 2) * (9 * self.centre.dtype.itemsize + self.real.dtype.itemsize)
 
     def parameters(self) -> tuple[Any, ...]:
@@ -169,10 +170,6 @@ class CorrelateNd(Neighbourhood):
     @property
     def cost(self) -> float:
         return 0.4 + 0.15 * len(self.weights)
-
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
-        # A row, and three numbers for each weight.
-        return 4 * (cols + self.extent[2]) * 8 + 24 * len(self.weights)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.weights
@@ -211,12 +208,6 @@ class ExtremumBox(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
-        lz, ly, lx = self.extent
-        slices = min(depth, lz) if lz > 3 else 1
-        kept = slices * (rows + ly) + 2 * ly + lz + 6
-        return kept * (cols + lx) * self.dtype.itemsize
-
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         return self.two_blocks(rows, cols, depth, self.dtype.itemsize)
 
@@ -241,7 +232,7 @@ class ExtremumFootprint(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return table_bytes(self.offsets, self.extent, rows, cols, depth, self.dtype.itemsize)
 
     def parameters(self) -> tuple[Any, ...]:
@@ -261,7 +252,7 @@ class ExtremumColumns(Neighbourhood):
     def cost(self) -> float:
         return 0.5 + 0.07 * len(self.columns.parts) * self.dtype.itemsize
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         voxels = scratch_voxels(self.columns, self.extent, rows, cols)
         return voxels * self.dtype.itemsize + 4096
 
@@ -282,7 +273,7 @@ class RankFootprint(Neighbourhood):
     def cost(self) -> float:
         return 8 * self.dtype.itemsize * len(self.offsets) / 30
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         lines = self.extent[0] * self.extent[1]
         return (lines + 6) * (cols + self.extent[2]) * 8 + 64 * len(self.offsets)
 
@@ -306,7 +297,7 @@ class RankBox(Neighbourhood):
     def preferred_slices(self) -> int:
         return max(8, self.extent[0])
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         z, y = min(depth, rank_box.TILE[0]), min(rows, rank_box.TILE[1])
         _, wide = rank_box.columns(cols, self.extent[2])
         slices = y + self.extent[1] - 1
@@ -332,7 +323,7 @@ class RankWalk(Neighbourhood):
     def preferred_slices(self) -> int:
         return max(8, self.extent[0])
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         around = [n + t - 1 for n, t in zip((depth, rows, cols), self.extent, strict=True)]
         tile = max(rank_walk.TILE_VOXELS, 10 * math.prod(self.extent))
         return min(math.prod(around), tile) * (2 * self.dtype.itemsize + 16) + 9 * cols + 4096
@@ -351,7 +342,7 @@ class Median3(Neighbourhood):
     def cost(self) -> float:
         return 3.0 * self.dtype.itemsize
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 24 * (cols + 2) * self.dtype.itemsize
 
     def parameters(self) -> tuple[Any, ...]:
@@ -375,7 +366,7 @@ class BinaryFootprint(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return table_bytes(self.offsets, self.extent, rows, cols, depth, 1)
 
     def parameters(self) -> tuple[Any, ...]:
@@ -403,7 +394,7 @@ class BinaryBall(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         z, y, x = self.extent
         high, wide = min(rows, max(32, y)) + y, cols + x
         return high * wide * (depth + z + self.steps.itemsize) + 4 * wide + high
@@ -427,7 +418,7 @@ class GreyFootprint(Neighbourhood):
     def cost(self) -> float:
         return 0.5 + 0.8 * len(self.offsets)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 4 * (cols + self.extent[2]) * 8 + self.heights.nbytes
 
     def parameters(self) -> tuple[Any, ...]:
@@ -452,7 +443,7 @@ class GenericFootprint(Neighbourhood):
         where = self.before, self.extent, edges, self.offsets
         return digest("GenericFootprint", self.identity, self.dtype, *where, self.extra)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         # A row, indices and voxels of the footprint, and four such arrays for the function.
         return 8 * cols + 64 * len(self.offsets)
 
@@ -511,7 +502,7 @@ class Overlap(Stage):
         how = self.inputs, self.inputs_per_array, str(self.dtype)
         return digest("Overlap", self.identity, self.depth, edges, *how)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         (bz, az), (by, ay), (bx, ax) = self.depth
         padded = (rows + by + ay) * (cols + bx + ax) * (depth + bz + az)
         # The joined inputs, and assumed temporaries of the function: two float64 arrays.

@@ -18,7 +18,7 @@ from beam_volumes.sweep.stage import Block, KernelStage, Padding
 class Symmetric(KernelStage):
     """A function of a symmetric matrix; inputs are its diagonal, then the upper triangle row by row."""
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 6 * 8 * eigen.CHUNK
 
     def arguments(
@@ -113,7 +113,7 @@ class SecondDifference(Neighbourhood):
         extent = (2 * z + 1, 2 * y + 1, 2 * x + 1)
         return cls(name, dtype, (z, y, x), extent, Padding(("nearest",) * 3), axes, shape)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 2 * (cols + 4) * self.dtype.itemsize
 
     def parameters(self) -> tuple[Any, ...]:

@@ -138,7 +138,7 @@ class Residuals(Regrid):
         first, stop = (0, n) if axis == 2 else (wanted[axis][0] * made, wanted[axis][1] * made)
         return self.patches.needs(axis, (first, min(stop, n)))
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return self.model.block_bytes + self.model.takes.itemsize * math.prod(self.patches.patch)
 
     def run(

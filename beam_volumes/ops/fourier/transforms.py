@@ -55,7 +55,7 @@ class Lines(Stage):
     def spans(self) -> tuple[int, ...]:
         return (self.axis,)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         # A slice, its transform, and the buffers of some lines.
         return 2 * rows * cols * self.dtype.itemsize + 512 * (rows if self.axis == 1 else cols)
 
@@ -93,7 +93,7 @@ class Factor(Stage):
 
     cost = 6.0
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 6 * rows * cols * 8
 
     def factor(self, start: Triple, rows: int, cols: int) -> tuple[Any, Any]:
@@ -176,7 +176,7 @@ class ButterworthFactor(Factor):
     high_pass: bool
     squared: bool
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 16 * rows * cols * 8
 
     def factor(self, start: Triple, rows: int, cols: int) -> tuple[Any, Any]:

@@ -54,7 +54,7 @@ class AffinePlanes(Regrid):
     def inner(self, axis: int) -> Range:
         return (0, self.grid[0]) if axis == 0 else (0, 0)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return affine_scratch(self.dtype)
 
     def run(
@@ -116,7 +116,7 @@ class AffineFrames(Regrid):
     def inner(self, axis: int) -> Range:
         return 0, 0
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return affine_scratch(self.dtype)
 
     def run(

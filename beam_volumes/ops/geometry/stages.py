@@ -190,7 +190,7 @@ class Axes(KernelStage, Regrid):
             type(self).__name__, self.name, self.dtype, self.of, self.grid, along, repr(self.cval)
         )
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         maximum = max(a.count for a in self.along)
         # A row of the result, or for splines of the input.
         wide = max(cols, min(self.of[2], math.ceil(cols * self.along[2].spacing) + 16))
@@ -304,7 +304,7 @@ class Affine(KernelStage, Regrid):
         base, each = (2.0, 1.2) if self.taps.max() > 2 else (1.0, 0.3)
         return base + each * math.prod(self.taps.tolist())
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return affine_scratch(self.dtype)
 
     def token(self) -> str:
@@ -351,7 +351,7 @@ class Downsample(KernelStage, Regrid):
         each = {"mean": 0.7, "min": 0.7, "max": 0.7}.get(self.method, 4.0)
         return 1.0 + each * self.window
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 16 * cols if self.method == "mean" else 2 * self.window * self.dtype.itemsize
 
     @property
@@ -385,5 +385,5 @@ class Positions(Regrid):
             plane = out.slice(k, y0, y1)
             plane[...] = at[k] if self.axis == 0 else at[:, None] if self.axis == 1 else at
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 32 * max(rows, cols, depth)

@@ -70,7 +70,7 @@ class Polynomials(Regrid):
 
     cost = 6.0
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 32 * rows * cols
 
     def needs(self, axis: int, wanted: Ranges) -> Range:

@@ -205,7 +205,7 @@ class BiasField(Regrid):
     compiled = True
     cost = 35.0
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         _, py, px = self.points
         return 40 * rows * cols + 32 * px * (rows + 2 * py) + 128 * (rows + cols + depth)
 

@@ -41,7 +41,7 @@ class OfThree(KernelStage):
         slow = self.kind == colour.LIGHT or (self.kind == colour.DENSITIES and not self.table.size)
         return 25.0 if slow else 2.5
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 3 * 8 * cols
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:

@@ -138,7 +138,7 @@ class BetweenTiles(Stage):
     compiled = True
     cost = 12.0
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 48 * cols
 
     def run(

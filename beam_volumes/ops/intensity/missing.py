@@ -35,7 +35,7 @@ class FillSlices(Stage):
         reach[self.axis] = self.before, self.after
         return ((reach[0], reach[1], reach[2]),)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 64 * rows * cols + 64 * (rows + cols)
 
     def run(

@@ -36,7 +36,7 @@ class ShiftAndScale(KernelStage):
     cost = 1.5
     kernel = staticmethod(kernels.shift_and_scale)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 8 * cols
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:

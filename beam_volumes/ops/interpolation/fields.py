@@ -68,7 +68,7 @@ class AtField(Stage):
     def cost(self) -> float:
         return 20.0 + 1.2 * math.prod(self.taps.tolist())
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 8 * (depth + 2 * math.ceil(self.reach[0]) + 64)
 
     def run(

@@ -58,7 +58,7 @@ class ThinPlates(Regrid):
     def needs(self, axis: int, wanted: Ranges) -> Range:
         return 0, 0
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 24 * cols
 
     def run(

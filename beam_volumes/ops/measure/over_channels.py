@@ -82,7 +82,7 @@ class OverChannels(Stage):
             return 1500.0 + 10 * self.channels  # each voxel is rounded separately
         return 5.0 + 2 * whole.cost * self.channels
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         cells = min(rows, max(1, _CELLS // max(1, cols))) * cols
         lines = self._lines(1, 1)
         floats = self.whole.source.kind == "f" and isinstance(self.whole, folds.Moments)

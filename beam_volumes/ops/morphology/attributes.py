@@ -45,7 +45,7 @@ class AttributeOpening(Stage):
     def preferred_slices(self) -> int:
         return max(8, 2 * self.reach[0])
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         around = (n + 2 * r for n, r in zip((depth, rows, cols), self.reach, strict=True))
         z, y, x = (min(n, size) for n, size in zip(around, self.shape, strict=True))
         # The joined block, its order in 64 and 32 bits and sorted, levels, and the union.

@@ -47,7 +47,7 @@ class DistanceAlongY(Stage):
         more = self.how.far, *self.how.weights[:2]
         device.launch(self.kernel_name, inputs[0], out, out.rows, out.cols, *more)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return (130 * rows + 256 * REACH + 256) * self.dtype.itemsize + 16 * rows
 
     def run(
@@ -84,7 +84,7 @@ class DistanceAlongX(Stage):
         more = self.how.far, self.how.weights[2], self.how.scale, self.root
         device.launch(self.kernel_name, inputs[0], out, out.rows, out.cols, *more)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 2 * (cols + REACH) * self.how.dtype.itemsize + 16 * cols
 
     def run(
@@ -109,7 +109,7 @@ class ChamferAlongY(Stage):
     cost = 8.0
     compiled = True
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 4 * (chamfer.COLUMNS + 3) * rows
 
     def run(
@@ -129,7 +129,7 @@ class ChamferAlongX(Stage):
     cost = 6.0
     compiled = True
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 21 * cols
 
     def run(
@@ -160,7 +160,7 @@ class BoundedDistance(Stage):
     def cost(self) -> float:
         return 8.0 + 0.15 * sum(kernels.bounded_reach(self.max_distance, self.sampling))
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
         high, wide, reach = rows + 2 * y, cols + 2 * x, 2 * max(z, y, x) + 2
         voxels = (depth + 2 * z) * high * wide
@@ -203,7 +203,7 @@ class NearestLabel(Stage):
     def cost(self) -> float:
         return 8.0 + 1.2 * sum(self.reach)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         z, y, x = self.reach
         high, wide = rows + 2 * y, cols + 2 * x
         item = self._dtype.itemsize
@@ -244,7 +244,7 @@ class NearestBackground(Stage):
     def spans(self) -> tuple[int, ...]:
         return (self.axis,)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 40 * (rows if self.axis == 1 else cols)
 
     def run(
@@ -273,7 +273,7 @@ class CumsumAlong(Stage):
     def spans(self) -> tuple[int, ...]:
         return (self.axis,)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return rows * cols * self.dtype.itemsize  # numpy converts a slice before adding
 
     def run(
@@ -301,7 +301,7 @@ class CumsumAlongZ(Stage):
     def kept_bytes(self, rows: int, cols: int) -> int:
         return rows * cols * self.dtype.itemsize
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 1 << 18  # numpy converts piecewise
 
     def run(

@@ -55,7 +55,7 @@ class Classify(Stage):
         """Return the number of rows that are classified at a time."""
         return max(1, min(rows, _COLLECTED // (4 * cols * int(self.classifier.features))))
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         features, classes = int(self.classifier.features), len(self.classifier.classes)
         # Features, sums and shares, their order, and whether they are NaN.
         voxel = (4 + 1) * features + 3 * 8 * classes + 24

@@ -37,7 +37,7 @@ class SquaredGradient(Neighbourhood):
     cost = 1.0
     kernel = staticmethod(diffusion.squared_gradient)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 24
 
     def parameters(self) -> tuple[Any, ...]:
@@ -70,7 +70,7 @@ class Diffusion(Neighbourhood):
     def cost(self) -> float:
         return 28.0 if self.curvature else 25.0
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return 8 * diffusion.SCRATCH_ROWS * (cols + 2)
 
     def parameters(self) -> tuple[Any, ...]:

@@ -285,7 +285,7 @@ class Lookup(Stage):
     def extents(self) -> tuple[Extent, ...]:
         return self.origin
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         return _TABLE_BYTES * len(self.labels)
 
     @cached_property
@@ -326,8 +326,8 @@ class LookupAtPoint(Stage):
     def extents(self) -> tuple[Extent, ...]:
         return self.points[0].extents
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return sum(p.scratch(rows, cols, depth) for p in self.points)
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
+        return sum(p.scratch_bytes(rows, cols, depth) for p in self.points)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
