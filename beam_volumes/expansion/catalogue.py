@@ -20,6 +20,7 @@ import numpy as np
 from beam_volumes import transforms, yaml
 from beam_volumes.base.text import nearest
 from beam_volumes.expansion.rows import FromRows, ToRows
+from beam_volumes.graph.kinds import split
 from beam_volumes.transforms.failures import row_type
 
 
@@ -93,7 +94,7 @@ def _config(transform: type, **more: Any) -> Any:
 
 
 def _type_of(parameter: Parameter) -> Any:
-    words = str(parameter.annotation).split(" | ")
+    words = split(str(parameter.annotation), "|")
     return _FIELDS.get(parameter.name) or next(_TYPES[word] for word in words if word in _TYPES)
 
 

@@ -8,20 +8,18 @@ from typing import Any
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_as
 
 
 def _elementary(
     name: str, summary: str, example: str, exceptions: str = ""
 ) -> Callable[[Volume | Scalar], Any]:
     """Make the function for a ufunc; ``example`` is an input and its result for the docstring."""
-
-    def function(volume: Volume | Scalar) -> Any:
-        return apply_ufunc(name, volume)
-
     given, _, result = example.partition(" -> ")
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{summary}
+
+    @documented_as(
+        name,
+        f"""{summary}
 
     Parameters
     ----------
@@ -50,8 +48,12 @@ def _elementary(
     --------
     >>> np.asarray(bv.{name}(bv.open(np.array([[{given}]])))).round(4)
     array([[{result}]])
-    """
-    return documented(function)
+    """,
+    )
+    def function(volume: Volume | Scalar) -> Any:
+        return apply_ufunc(name, volume)
+
+    return function
 
 
 _OF_INFINITY = "; NaN for infinity"

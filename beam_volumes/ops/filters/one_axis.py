@@ -11,7 +11,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.docs import documented, documented_like
+from beam_volumes.ops.parameters.docs import documented, documented_as, documented_like
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 
 
@@ -125,20 +125,9 @@ def uniform_filter1d(
 def _extremum(
     name: str, function: Callable[..., Volume], found: str, example: str
 ) -> Callable[..., Volume]:
-    def filter1d(
-        volume: Volume,
-        size: int,
-        axis: int = -1,
-        *,
-        mode: str = "reflect",
-        cval: float = 0.0,
-        origin: int = 0,
-    ) -> Volume:
-        par.axis_of(as_volume(volume), axis, name)
-        return function(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
-
-    filter1d.__name__ = filter1d.__qualname__ = name
-    filter1d.__doc__ = f"""Compute the {found} along one axis around each voxel.
+    @documented_as(
+        name,
+        f"""Compute the {found} along one axis around each voxel.
 
 Parameters
 ----------
@@ -176,8 +165,21 @@ Examples
 --------
 >>> np.asarray(bv.{name}(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
 {example}
-"""
-    return documented(filter1d)
+""",
+    )
+    def filter1d(
+        volume: Volume,
+        size: int,
+        axis: int = -1,
+        *,
+        mode: str = "reflect",
+        cval: float = 0.0,
+        origin: int = 0,
+    ) -> Volume:
+        par.axis_of(as_volume(volume), axis, name)
+        return function(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
+
+    return filter1d
 
 
 minimum_filter1d = _extremum(
@@ -191,21 +193,9 @@ maximum_filter1d = _extremum(
 def _weighted(
     name: str, verb: str, mirrored: bool, other: str, example: str
 ) -> Callable[..., Volume]:
-    def filter1d(
-        volume: Volume,
-        weights: ArrayLike,
-        axis: int = -1,
-        *,
-        mode: str = "reflect",
-        cval: float = 0.0,
-        origin: int = 0,
-        dtype: DTypeLike | None = None,
-    ) -> Volume:
-        around = _row(volume, name, weights, axis, mode, cval, origin)
-        return _along(volume, around.mirrored() if mirrored else around, axis, dtype)
-
-    filter1d.__name__ = filter1d.__qualname__ = name
-    filter1d.__doc__ = f"""{verb} with a 1-D array of weights along one axis.
+    @documented_as(
+        name,
+        f"""{verb} with a 1-D array of weights along one axis.
 
 Parameters
 ----------
@@ -242,8 +232,22 @@ Examples
 --------
 >>> np.asarray(bv.{name}(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
 {example}
-"""
-    return documented(filter1d)
+""",
+    )
+    def filter1d(
+        volume: Volume,
+        weights: ArrayLike,
+        axis: int = -1,
+        *,
+        mode: str = "reflect",
+        cval: float = 0.0,
+        origin: int = 0,
+        dtype: DTypeLike | None = None,
+    ) -> Volume:
+        around = _row(volume, name, weights, axis, mode, cval, origin)
+        return _along(volume, around.mirrored() if mirrored else around, axis, dtype)
+
+    return filter1d
 
 
 correlate1d = _weighted(

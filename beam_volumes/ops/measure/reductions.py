@@ -19,7 +19,7 @@ from beam_volumes.ops.measure import folds_along as projections
 from beam_volumes.ops.measure.over_channels import over_channels
 from beam_volumes.ops.measure.over_points import check_across, over_points
 from beam_volumes.ops.parameters.checks import axes_of
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented_as
 from beam_volumes.sweep.reduction import Reduction
 
 #: Axes to reduce, by numpy's numbers or by name.
@@ -197,9 +197,7 @@ def _as_numpy(
 ) -> Any:
     """Name and document a reduction of numpy."""
     ddof = "%(ddof)s\n" if name in ("variance", "std") else ""
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = _DOCSTRING.format(errors=errors, ddof=ddof, **texts)
-    return documented(function)
+    return documented_as(name, _DOCSTRING.format(errors=errors, ddof=ddof, **texts))(function)
 
 
 def _reduction(name: str, of: Callable[..., folds.Fold], **texts: str) -> Callable[..., Scalar]:

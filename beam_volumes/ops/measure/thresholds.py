@@ -11,7 +11,7 @@ from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.reductions import fold, max, min
 from beam_volumes.ops.measure.threshold_formulas import counts_every_value
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_as
 
 #: Maximum classes of `threshold_multiotsu`.
 _MAX_CLASSES = 256
@@ -68,7 +68,16 @@ def _two_classes(
     notes: str = "",
 ) -> Callable[..., Scalar]:
     """Make the function for a threshold; its name selects the formula."""
+    docstring = _DOCSTRING.format(
+        summary=summary,
+        raises=f"ValueError\n    On computation, if {raises}.\n" if raises else "",
+        see_also=see_also,
+        notes=f"\n{notes}\n" if notes else "",
+        references=references,
+        examples=examples,
+    )
 
+    @documented_as(name, docstring)
     def threshold(
         volume: Volume,
         *,
@@ -79,16 +88,7 @@ def _two_classes(
     ) -> Scalar:
         return _threshold(name, volume, nbins, mask, nan, across)
 
-    threshold.__name__ = threshold.__qualname__ = name
-    threshold.__doc__ = _DOCSTRING.format(
-        summary=summary,
-        raises=f"ValueError\n    On computation, if {raises}.\n" if raises else "",
-        see_also=see_also,
-        notes=f"\n{notes}\n" if notes else "",
-        references=references,
-        examples=examples,
-    )
-    return documented(threshold)
+    return threshold
 
 
 threshold_otsu = _two_classes(

@@ -380,6 +380,26 @@ def documented(function: Function) -> Function:
     return named_checked(_filled(function))
 
 
+def documented_as(name: str, docstring: str) -> Callable[[Function], Function]:
+    """Like `documented`, for a function that another function makes, with its name and docstring.
+
+    >>> def count_of(name, what):
+    ...     @documented_as(name, f"Count {what}.")
+    ...     def count(volume): ...
+    ...     return count
+    >>> rows = count_of("rows", "rows")
+    >>> rows.__name__, rows.__doc__
+    ('rows', 'Count rows.')
+    """
+
+    def decorate(function: Function) -> Function:
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = docstring
+        return documented(function)
+
+    return decorate
+
+
 def documented_like(model: Callable[..., Any]) -> Callable[[Function], Function]:
     """Like `documented`, with missing sections (parameters, results, errors) copied from ``model``.
 

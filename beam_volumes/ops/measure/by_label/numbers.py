@@ -23,7 +23,7 @@ from beam_volumes.ops.labels.surveys.table_surveys import check_counted
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.measure import distributions, reductions, statistics
 from beam_volumes.ops.measure.folds_along import LIMIT
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented_as
 from beam_volumes.ops.pointwise import where
 from beam_volumes.storage.inputs.arrays import exact_array
 
@@ -78,11 +78,9 @@ def _of_labels(ours: Callable[..., Any], *properties: str, text: str = _PARAMETE
         return found * found if name == "variance" and index is not None else found
 
     before, section, after = (inspect.getdoc(ours) or "").partition("mask : Volume, optional")
-    measured.__name__ = measured.__qualname__ = name
-    measured.__doc__ = before + text + section + after
     measured.__annotations__["return"] = ours.__annotations__["return"]  # recipes read it
     measured.__signature__ = signature  # type: ignore[attr-defined]
-    return documented(measured)
+    return documented_as(name, before + text + section + after)(measured)
 
 
 min = _of_labels(reductions.min, "intensity_min")
