@@ -4,47 +4,38 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy
 
-from beam_volumes.across.rounds.extrema import PEAK_BYTES
-from beam_volumes.across.rounds.gathered import GatheredStep, Given
-from beam_volumes.across.rounds.records import RecordRows, Records
+from beam_volumes.across.rounds.extrema import NearbyStep
+from beam_volumes.across.rounds.records import Records
+from beam_volumes.across.rounds.tables import Columns
 
 #: The number of blobs in a batch, to find their neighbours.
 BATCH = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Blobs(GatheredStep):
-    """The rows of blobs, from the strongest on; equally strong ones in raster order, then by scale.
+class Blobs(NearbyStep):
+    """Blobs, from the strongest on; equally strong ones in raster order, then by scale.
 
-    Inputs, one per scale, have ``label``, the linear index of a voxel plus one, and ``intensity_max``.
+    The inputs are the peaks of each scale. Overlapping blobs form groups; a blob only depends on its group.
     """
 
-    shape: tuple[int, ...]  #: Shape of the volume.
-    axes: tuple[str, ...]  #: Names of the axes.
-    dtype: np.dtype  #: Dtype of responses.
     #: The standard deviations of each scale, for each axis or for all.
     sigmas: tuple[tuple[float, ...], ...]
     overlap: float
 
-    gathered = "peaks"
-    remedy = ", or a higher threshold"
+    remedy = ", or use a higher threshold"
 
     @property
-    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
-        columns = ("label", "intensity_max")
-        return {f"scale{k}": (columns, PEAK_BYTES) for k in range(len(self.sigmas))}
-
-    @property
-    def rows(self) -> RecordRows:
-        places = tuple((axis, "<i8") for axis in self.axes)
-        sizes = tuple((name, "<f8") for name in self.size_names)
-        return RecordRows((("rank", "<u8"), *places, *sizes, ("intensity", self.dtype.str)))
+    def entries(self) -> tuple[str, ...]:
+        return tuple(f"scale{k}" for k in range(len(self.sigmas)))
 
     @property
     def size_names(self) -> tuple[str, ...]:
@@ -52,43 +43,78 @@ class Blobs(GatheredStep):
             return ("sigma",)
         return tuple(f"sigma_{axis}" for axis in self.axes)
 
-    def made(self, given: Given) -> Records:
-        parts = [given[entry] for entry in self.entries]
-        labels = np.concatenate([labels for labels, _ in parts]).astype(np.int64) - 1
-        heights = np.concatenate([heights for _, heights in parts]).astype(self.dtype)
-        scales = np.repeat(np.arange(len(parts)), [len(labels) for labels, _ in parts])
-        order = np.lexsort((scales, labels, -heights))
-        labels, heights, scales = labels[order], heights[order], scales[order]
-        places = np.stack(np.unravel_index(labels, self.shape), axis=1)
-        sizes = np.array(self.sigmas)[scales].reshape(len(labels), len(self.sigmas[0]))
-        kept = without_overlapping(places.astype(np.float64), sizes, self.overlap)
-        columns = {
-            "rank": np.arange(1, len(kept) + 1),
-            **dict(zip(self.axes, places[kept].T, strict=True)),
-            **dict(zip(self.size_names, sizes[kept].T, strict=True)),
-            "intensity": heights[kept],
+    @cached_property
+    def _reaches(self) -> np.ndarray:
+        """The distance within which a blob of each scale may overlap another one."""
+        scales = np.array(self.sigmas)
+        return np.array([reach(s[None], scales, len(self.shape)).max() for s in scales])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_reaches"}
+
+    @property
+    def max_reach(self) -> float:
+        return float(self._reaches.max())
+
+    def _scales(self, rows: Columns) -> np.ndarray:
+        return (rows["place"] % self.kinds).astype(np.int64)
+
+    def _sizes(self, rows: Columns) -> np.ndarray:
+        return np.array(self.sigmas)[self._scales(rows)].reshape(-1, len(self.sigmas[0]))
+
+    def reaches(self, rows: Columns) -> np.ndarray:
+        return self._reaches[self._scales(rows)]
+
+    def decided(self, rows: Records, is_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        places, sizes = self.positions(rows.columns).astype(np.float64), self._sizes(rows.columns)
+        return without_overlapping(places, sizes, self.overlap, is_open)
+
+    def ranked(self, rows: Columns) -> Columns:
+        return {
+            **dict(zip(self.axes, self.positions(rows).T, strict=True)),
+            **dict(zip(self.size_names, self._sizes(rows).T, strict=True)),
+            "intensity": rows["intensity"],
         }
-        return self.rows.records(columns)
 
 
-def without_overlapping(places: np.ndarray, sigmas: np.ndarray, overlap: float) -> np.ndarray:
+def without_overlapping(
+    places: np.ndarray, sigmas: np.ndarray, overlap: float, is_open: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The blobs that remain if of two that overlap by a larger fraction, the smaller one is removed.
 
-    Pairs are compared in order of the blobs. A removed blob removes no others.
+    Pairs are compared in order of the blobs. A removed blob removes no others. Open blobs may overlap others
+    that are not given: they wait, with all blobs of their groups. The second result are waiting blobs.
 
-    >>> without_overlapping(np.array([[0.0, 0], [1, 0], [9, 0]]), np.array([[2.0], [3], [2]]), 0.5)
-    array([1, 2])
+    >>> points, sizes = np.array([[0.0, 0], [1, 0], [9, 0]]), np.array([[2.0], [3], [2]])
+    >>> without_overlapping(points, sizes, 0.5, np.zeros(3, bool))
+    (array([1, 2]), array([], dtype=int64))
+    >>> without_overlapping(points, sizes, 0.5, np.array([1, 0, 0], bool))
+    (array([2]), array([0, 1]))
     """
-    is_kept = np.ones(len(places), bool)
+    pairs = [np.empty((2, 0), np.int64)]
     for a, b in _near(places, sigmas):
         over = overlaps(places[a], sigmas[a], places[b], sigmas[b]) > overlap
-        first_is_larger = sigmas[a, -1] > sigmas[b, -1]
-        for one, other, larger in zip(
-            a[over].tolist(), b[over].tolist(), first_is_larger[over].tolist(), strict=True
-        ):
-            if is_kept[one] and is_kept[other]:
-                is_kept[other if larger else one] = False
-    return np.flatnonzero(is_kept)
+        pairs.append(np.stack([a[over], b[over]]))
+    first, second = np.concatenate(pairs, axis=1)
+    number = len(places)
+    links = scipy.sparse.coo_array((np.ones(len(first), bool), (first, second)), (number, number))
+    _, group = scipy.sparse.csgraph.connected_components(links, directed=False)
+    waits = np.isin(group, group[is_open])
+    is_kept = ~waits
+    first_is_larger = sigmas[first, -1] > sigmas[second, -1]
+    for one, other, larger in zip(
+        first.tolist(), second.tolist(), first_is_larger.tolist(), strict=True
+    ):
+        if is_kept[one] and is_kept[other]:
+            is_kept[other if larger else one] = False
+    return np.flatnonzero(is_kept), np.flatnonzero(waits)
+
+
+def reach(sigmas: np.ndarray, others: np.ndarray, ndim: int) -> np.ndarray:
+    """The distance within which blobs may overlap."""
+    share = np.minimum(sigmas[:, -1], others[:, -1]) / np.maximum(sigmas[:, -1], others[:, -1])
+    larger: np.ndarray = np.maximum(sigmas, others).max(axis=1)
+    return larger * (1 + share) * math.sqrt(ndim) * (1 + 1e-9)
 
 
 def _near(places: np.ndarray, sigmas: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -100,11 +126,8 @@ def _near(places: np.ndarray, sigmas: np.ndarray) -> Iterator[tuple[np.ndarray, 
         batch = np.arange(start, min(start + BATCH, len(places)))
         pairs = []
         for scale, of, tree in zip(scales, members, trees, strict=True):
-            larger = np.maximum(sigmas[batch], scale).max(axis=1)
-            ends = sigmas[batch, -1], scale[-1]
-            share = np.minimum(*ends) / np.maximum(*ends)
-            reach = larger * (1 + share) * math.sqrt(places.shape[1]) * (1 + 1e-9)
-            found = tree.query_ball_point(places[batch], reach)
+            around = reach(sigmas[batch], scale[None], places.shape[1])
+            found = tree.query_ball_point(places[batch], around)
             first = np.repeat(batch, [len(own) for own in found])
             second = of[np.fromiter(itertools.chain.from_iterable(found), np.int64, len(first))]
             is_later = second > first

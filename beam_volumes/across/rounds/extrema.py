@@ -1,75 +1,343 @@
-"""Peaks that are far enough apart."""
+"""Peaks that are far enough apart, in a tree over ranges of positions.
+
+A stronger peak nearby removes a weaker one, unless it is removed itself. Peaks are divided into ranges of
+positions, the *leaves*, as in `across.rounds.agglomeration`. A node decides about its peaks, from
+the strongest on. A peak waits for the node above if peaks outside the node may be near it. It also waits if a
+stronger peak near it waits. Only waiting peaks are sent up: those near the ends of the range, unless a chain
+of peaks that remove each other goes through the range. The last node decides about the rest. The result does
+not depend on the ranges.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 
+from beam_volumes.across.rounds.agglomeration import (
+    LEVELS,
+    PER_LEAF,
+    RADIX,
+    SAMPLE,
+    Census,
+    groups,
+    leaf_of,
+    sample_of,
+)
+from beam_volumes.across.rounds.chains import TableStep
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.gathered import GatheredStep, Given
+from beam_volumes.across.rounds.ranks import Numbered
 from beam_volumes.across.rounds.records import RecordRows, Records
+from beam_volumes.across.rounds.tables import Columns, label_column, table_flow
+from beam_volumes.base.text import format_bytes
 
 #: Bytes for a peak.
 PEAK_BYTES = 300
 #: Peaks that are compared with each other in one step.
 BATCH = 1000
+#: A relative difference of distances that is larger than that of rounding.
+_ROUNDING = 1e-9
+
+
+def descending(values: np.ndarray) -> np.ndarray:
+    """Numbers as uint64 in reverse order.
+
+    >>> descending(np.array([2.5, -0.0, 0.0, -1])).argsort(kind="stable")
+    array([0, 1, 2, 3])
+    >>> descending(np.array([7, 200], "u1")) > descending(np.array([9, 9], "u1"))
+    array([ True, False])
+    """
+    if values.dtype.kind in "bu":
+        return ~values.astype(np.uint64)
+    sign = np.uint64(1 << 63)
+    if values.dtype.kind == "i":
+        return ~(values.astype(np.int64).view(np.uint64) ^ sign)
+    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # one zero
+    return ~np.where(bits & sign, ~bits, bits | sign)
 
 
 @dataclass(frozen=True, eq=False)
-class Peaks(GatheredStep):
-    """The rows of peaks, from the highest on; equally high ones in raster order.
+class NearbyStep(TableStep):
+    """The rows that remain if rows remove others nearby, from the strongest on; `Ranked` numbers them.
 
-    The input is a table of ``label``, the linear index of a voxel plus one, and ``intensity_max``.
+    Inputs are tables of ``label``, the linear index of a voxel plus one, and ``intensity_max``.
     """
 
     shape: tuple[int, ...]  #: Shape of the volume.
     axes: tuple[str, ...]  #: Names of the axes.
     dtype: np.dtype  #: Dtype of intensities.
+
+    remedy: ClassVar[str]  #: A remedy in addition to more memory.
+    #: Parameters of the ranges; they do not change the result.
+    leaf: ClassVar[int] = 1 << 16
+    radix: ClassVar[int] = RADIX
+    depth: ClassVar[int] = LEVELS
+
+    @property
+    def rows(self) -> RecordRows:
+        """A row is a place: the index of a voxel, times `kinds`, plus the number of its input."""
+        columns = ("order", "<u8"), ("place", "<u8"), ("intensity", self.dtype.str)
+        return RecordRows(columns, labels=2)
+
+    @property
+    def kinds(self) -> int:
+        return len(self.entries)
+
+    @property
+    def slice_size(self) -> int:
+        """The number of places of a slice along the first axis."""
+        return math.prod(self.shape[1:]) * self.kinds
+
+    def taken(self, number: int, shard: Columns) -> Records:
+        """The rows of a shard of an input."""
+        labels = label_column(shard, "label", self.name)
+        place = (labels - np.uint64(1)) * np.uint64(self.kinds) + np.uint64(number)
+        heights = np.asarray(shard["intensity_max"])
+        return self.rows.of(order=descending(heights), place=place, intensity=heights)
+
+    def positions(self, rows: Columns) -> np.ndarray:
+        """The positions of rows, one row of coordinates for each."""
+        at = np.unravel_index((rows["place"] // self.kinds).astype(np.int64), self.shape)
+        return np.stack(at, axis=1).reshape(-1, len(self.shape))
+
+    def reaches(self, rows: Columns) -> np.ndarray:
+        """The number of slices, for each row, within which others may matter."""
+        raise NotImplementedError
+
+    def decided(self, rows: Records, is_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that remain, and those that wait because they, or others, are near an open end."""
+        raise NotImplementedError
+
+    def ranked(self, rows: Columns) -> Columns:
+        """The columns of remaining rows for users, without their ranks."""
+        raise NotImplementedError
+
+    @property
+    def max_reach(self) -> float:
+        """The maximum of `reaches`."""
+        raise NotImplementedError
+
+    def open_ends(self, rows: Records, span: tuple[int, int]) -> np.ndarray:
+        """Whether rows may be near places outside a range of places."""
+        at = (rows.columns["place"] // self.slice_size).astype(np.int64)
+        reach = self.reaches(rows.columns)
+        before = at - (span[0] - 1) // self.slice_size <= reach
+        after = span[1] // self.slice_size - at <= reach
+        end = self.shape[0] * self.slice_size
+        return (before if span[0] > 0 else False) | (after if span[1] < end else before & False)
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        sizes = [self.radix ** (self.depth - level) for level in range(self.depth + 1)]
+        table = table_flow(self.rows, sum(sizes), limit_bytes=limit_bytes, row_bytes=24)
+        first, *rest = table.rounds
+        leaf = self.leaf
+        if limit_bytes is not None:  # samples are not exact
+            leaf = max(1, min(leaf, limit_bytes // (4 * PEAK_BYTES)))
+        up = [f"up-{level}" for level in range(self.depth + 1)]
+        starts = itertools.accumulate(sizes, initial=0)
+        return Flow(
+            (
+                *(
+                    _Sent(entry, ("census", "place"), self, number, leaf)
+                    for number, entry in enumerate(self.entries)
+                ),
+                Census("census", ("place", up[0]), leaf, sizes[0]),
+                _Place("place", (up[0],), self),
+                *(
+                    _Decide(
+                        up[k], (*up[k + 1 : k + 2], *first.to), self, k, start, first, limit_bytes
+                    )
+                    for k, start in enumerate([*starts][:-1])
+                ),
+                *rest,
+            ),
+            table.ports,
+        )
+
+    def no_rows(self) -> Columns:
+        return self.rows.columns(self.rows.empty())
+
+    def gathered_bytes(self, rows: Sequence[int]) -> int:
+        # A node has the rows near the ends of its children; a child is a leaf or thicker than these ends.
+        share = 2 * (self.max_reach + 1) * self.radix / max(1, self.shape[0])
+        return min(sum(rows), max(self.leaf, math.ceil(sum(rows) * share))) * PEAK_BYTES
+
+    def most_bytes(self, rows: Sequence[int]) -> int:
+        return sum(rows) * PEAK_BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class _Sent(Round):
+    """For a shard of an input: send its places to the census; the rows wait."""
+
+    of: NearbyStep
+    number: int
+    leaf: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        rows = self.of.taken(self.number, values[0])
+        sender = (self.number, *key)
+        yield "place", sender, rows
+        size = min(SAMPLE, PER_LEAF * -(-len(rows) // self.leaf))
+        yield "census", (), (sender, len(rows), *sample_of(rows.columns["place"], size))
+
+
+@dataclass(frozen=True, eq=False)
+class _Place(Round):
+    """For a shard: send rows to their leaves, with the ranges of these."""
+
+    of: NearbyStep
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        rows, starts = only(values, Records), only(values, np.ndarray)
+        ends = [0, *starts.tolist(), self.of.shape[0] * self.of.slice_size]
+        for (leaf,), at in groups(leaf_of(rows.columns["place"], starts)):
+            yield "up-0", (leaf,), (key, (ends[leaf], ends[leaf + 1]), rows[at])
+
+
+@dataclass(frozen=True, eq=False)
+class _Decide(Round):
+    """For a node: decide about its rows, and send those that wait to its parent."""
+
+    of: NearbyStep
+    level: int
+    first: int  #: The number of the first node of the level.
+    table: Round
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        of, (node,) = self.of, key
+        parts = {sender: rest for sender, *rest in (v for v in values if v is not None)}
+        self.check(sum(len(rows) for _, rows in parts.values()))
+        rows = of.rows.merge([of.rows.empty(), *(rows for _, rows in parts.values())])
+        # Ranges without rows may be missing: nothing there matters.
+        spans = [span for span, _ in parts.values()]
+        span = min((a for a, _ in spans), default=0), max((b for _, b in spans), default=0)
+        is_open = of.open_ends(rows, span) & (self.level < of.depth)
+        kept, waiting = of.decided(rows, is_open)
+        yield from self.table.step((self.first + node,), [rows[kept]])
+        if len(waiting):
+            yield (
+                f"up-{self.level + 1}",
+                (node // of.radix,),
+                (("child", node), span, rows[waiting]),
+            )
+
+    def check(self, rows: int) -> None:
+        """Refuse more rows than fit the memory."""
+        need, limit = rows * PEAK_BYTES, self.limit_bytes
+        if limit is not None and need > limit:
+            raise ValueError(
+                f"{self.of.name}: a step compares {rows:,} peaks, {format_bytes(need)}, but a worker has "
+                f"{format_bytes(limit)}: increase memory= by {-(-(need - limit) >> 20)} MiB for each slab in "
+                f"flight{self.of.remedy}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked(Numbered):
+    """The remaining rows of a `NearbyStep` with their ranks, up to a maximum."""
+
+    of: NearbyStep
+    maximum: int | None = None
+
+    def columns(self, taken: Columns, first: int) -> Columns:
+        columns = self.of.ranked(taken)
+        count = len(taken["place"])
+        if self.maximum is not None:
+            count = min(count, max(0, self.maximum + 1 - first))
+        ranks = np.arange(first, first + count, dtype=np.uint64)
+        return {"rank": ranks, **{name: column[:count] for name, column in columns.items()}}
+
+    def no_rows(self) -> Columns:
+        return self.columns(self.of.no_rows(), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Peaks(NearbyStep):
+    """Peaks with a minimum distance, from the highest on; equally high ones in raster order."""
+
     #: Minimum distance of peaks, for each axis or for all.
     distance: tuple[int, ...]
     p_norm: float
     maximum: int | None  #: Maximum number of peaks.
-    with_regions: bool = False  #: Whether the second input has the label around each peak.
+
+    entries = ("peaks",)
+    remedy = ", or use a higher threshold or a larger min_distance"
+
+    @property
+    def max_reach(self) -> float:
+        return max(0, self.distance[0] - 1)
+
+    def reaches(self, rows: Columns) -> np.ndarray:
+        return np.full(len(rows["place"]), self.max_reach)
+
+    def decided(self, rows: Records, is_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        places = self.positions(rows.columns)
+        return spaced(places, self.distance, self.p_norm, self.maximum, is_open)
+
+    def ranked(self, rows: Columns) -> Columns:
+        places = dict(zip(self.axes, self.positions(rows).T, strict=True))
+        return {**places, "intensity": rows["intensity"]}
+
+
+@dataclass(frozen=True, eq=False)
+class PeaksOfLabels(GatheredStep):
+    """Peaks with a minimum distance from others of their label, in one step.
+
+    The inputs are tables of ``label``, the linear index of a voxel plus one, and ``intensity_max``: the
+    intensity, and the label around the peak.
+    """
+
+    shape: tuple[int, ...]  #: Shape of the volume.
+    axes: tuple[str, ...]  #: Names of the axes.
+    dtype: np.dtype  #: Dtype of intensities.
+    distance: tuple[int, ...]  #: As for `Peaks`.
+    p_norm: float
+    maximum: int | None  #: Maximum number of peaks.
     each: int | None = None  #: Maximum number of peaks of a label.
 
     gathered = "peaks"
-    remedy = ", a higher threshold, or a larger min_distance"
+    remedy = ", or use a higher threshold or a larger min_distance"
 
     @property
     def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
         names = ("label", "intensity_max")
-        regions = {"regions": (names, 16)} if self.with_regions else {}
-        return {"peaks": (names, PEAK_BYTES), **regions}
+        return {"peaks": (names, PEAK_BYTES), "regions": (names, 16)}
 
     @property
     def rows(self) -> RecordRows:
         places = tuple((axis, "<i8") for axis in self.axes)
-        label = (("label", "<u8"),) if self.with_regions else ()
-        return RecordRows((("rank", "<u8"), *label, *places, ("intensity", self.dtype.str)))
+        return RecordRows((
+            *(("rank", "<u8"), ("label", "<u8")), *places, ("intensity", self.dtype.str)
+        ))  # fmt: skip
 
     def made(self, given: Given) -> Records:
         labels, heights = given["peaks"]
-        order = np.argsort(labels)
-        order = order[::-1][np.argsort(heights[order][::-1], kind="stable")][::-1]
+        order = np.lexsort((labels, descending(heights)))
         labels, heights = labels[order], heights[order]
         at = np.unravel_index(labels.astype(np.int64) - 1, self.shape)
         places = np.stack(at, axis=1).reshape(-1, len(self.shape))
-        columns = {}
-        if self.with_regions:
-            around, region = given["regions"]
-            columns["label"] = region[np.argsort(around)[np.searchsorted(np.sort(around), labels)]]
-            chosen = self._of_regions(places, columns["label"])
-        else:
-            chosen = self._spaced(places, self.maximum)
-        columns |= dict(zip(self.axes, places.T, strict=True)) | {"intensity": heights}
+        around, region = given["regions"]
+        region = region[np.argsort(around)[np.searchsorted(np.sort(around), labels)]]
+        chosen = self._of_regions(places, region)
+        columns = {
+            "label": region,
+            **dict(zip(self.axes, places.T, strict=True)),
+            "intensity": heights,
+        }
         ranks = np.arange(1, len(chosen) + 1)
         return self.rows.records({"rank": ranks} | {c: v[chosen] for c, v in columns.items()})
 
     def _spaced(self, places: np.ndarray, maximum: int | None) -> np.ndarray:
-        return without_near(places, self.distance, self.p_norm, maximum)
+        return spaced(places, self.distance, self.p_norm, maximum)[0]
 
     def _of_regions(self, places: np.ndarray, region: np.ndarray) -> np.ndarray:
         """Return the peaks of each label, by label; or the highest if there are too many."""
@@ -82,35 +350,80 @@ class Peaks(GatheredStep):
         return chosen[self._spaced(places[chosen], self.maximum)]
 
 
-def without_near(
-    places: np.ndarray, distance: tuple[int, ...], p_norm: float, maximum: int | None
-) -> np.ndarray:
+def norm(steps: np.ndarray, p: float) -> np.ndarray:
+    """The lengths of steps along the last axis, each computed in the same way."""
+    sizes = [np.abs(steps[..., k]) for k in range(steps.shape[-1])]
+    if p == math.inf:
+        return functools.reduce(np.maximum, sizes)
+    if p == 2:
+        return np.sqrt(sum(n * n for n in sizes))
+    if p == 1:
+        return np.asarray(sum(sizes))
+    return np.asarray(sum(n**p for n in sizes) ** (1 / p))
+
+
+def spaced(
+    places: np.ndarray,
+    distance: tuple[int, ...],
+    p_norm: float,
+    maximum: int | None = None,
+    is_open: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """The points that remain if each one, in order, removes later ones nearer than a distance.
 
-    >>> without_near(np.array([[0], [2], [3], [5]]), (3,), np.inf, None)
-    array([0, 2])
+    An open point may be removed by others that are not given. It waits, as do later ones near it that are not
+    removed. The second result are waiting points.
+
+    >>> points = np.array([[0], [2], [3], [5], [9]])
+    >>> spaced(points, (3,), np.inf)
+    (array([0, 2, 4]), array([], dtype=int64))
+    >>> spaced(points, (3,), np.inf, None, np.array([0, 1, 1, 0, 0], bool))
+    (array([0, 4]), array([2, 3]))
     """
     maximum = len(places) if maximum is None else maximum
     if max(distance) <= 1:
-        return np.arange(min(maximum, len(places)))
+        return np.arange(min(maximum, len(places))), np.empty(0, np.int64)
     scaled, near = places.astype(np.float64), float(distance[0])
     if len(set(distance)) > 1:
         # A distance of 0 along an axis separates all different positions.
         scaled, near = scaled / np.maximum(distance, 1e-9), 1.0
-    metric: dict[str, Any] = {"metric": "minkowski", "p": p_norm}
-    if p_norm == np.inf:
-        metric = {"metric": "chebyshev"}
     kept: list[int] = []
+    waiting: list[int] = []
+
+    # Distances of whole voxels are exact. All others are compared as `norm` rounds them.
+    is_exact = len(set(distance)) == 1 and p_norm in (1, 2, math.inf)
+
+    def are_near(batch: np.ndarray, others: list[int]) -> np.ndarray:
+        if not others:
+            return np.zeros(len(batch), bool)
+        points = scaled[others]
+        tree = scipy.spatial.cKDTree(points)
+        nearest = tree.query(batch, p=p_norm)[0]
+        found = nearest < near
+        for k in () if is_exact else np.flatnonzero(abs(nearest - near) <= _ROUNDING * near):
+            around = tree.query_ball_point(batch[k], near * (1 + _ROUNDING), p=p_norm)
+            found[k] = (norm(points[around] - batch[k], p_norm) < near).any()
+        return np.asarray(found)
+
     for start in range(0, len(places), BATCH):
         batch = scaled[start : start + BATCH]
-        free = np.ones(len(batch), bool)
-        if kept:
-            free = scipy.spatial.cKDTree(scaled[kept]).query(batch, p=p_norm)[0] >= near
-        close = scipy.spatial.distance.cdist(batch, batch, **metric) < near
-        for k in range(len(batch)):
-            if free[k]:
-                kept.append(start + k)
-                free[k + 1 :] &= ~close[k, k + 1 :]
+        is_removed, waits = are_near(batch, kept), are_near(batch, waiting)
+        if is_open is not None:
+            waits |= is_open[start : start + BATCH]
+        pairs = scipy.spatial.cKDTree(batch).query_pairs(
+            near * (1 + _ROUNDING), p_norm, output_type="ndarray"
+        )
+        pairs = pairs[norm(batch[pairs[:, 0]] - batch[pairs[:, 1]], p_norm) < near]
+        first, second = pairs[np.argsort(pairs[:, 0], kind="stable")].T
+        ends = np.searchsorted(first, np.arange(len(batch) + 1)).tolist()
+        for k in np.flatnonzero(~is_removed).tolist():
+            if not is_removed[k]:
+                (waiting if waits[k] else kept).append(start + k)
+                (waits if waits[k] else is_removed)[second[ends[k] : ends[k + 1]]] = True
         if len(kept) >= maximum:
-            break
-    return np.array(kept[:maximum], np.int64)
+            # All others are lower, and so is everything that they could remove.
+            end = kept[maximum - 1] if maximum else -1
+            return np.array(kept[:maximum], np.int64), np.array(
+                [w for w in waiting if w < end], np.int64
+            )
+    return np.array(kept, np.int64), np.array(waiting, np.int64)

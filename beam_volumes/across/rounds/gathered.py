@@ -1,8 +1,6 @@
 """Tables computed in one step from all rows of other tables.
 
-A stronger peak or blob nearby may remove another one, unless it is removed itself. Such a chain may
-cross any number of slabs, and the rounds of a flow have a fixed number. So all peaks are combined in
-one step. The plan shows its bytes in the worst case, and a census the bytes to expect.
+The plan shows the bytes of this step in the worst case, and a census the bytes to expect.
 """
 
 from __future__ import annotations

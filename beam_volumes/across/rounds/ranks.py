@@ -1,4 +1,4 @@
-"""Consecutive numbers for the labels of a table, in order."""
+"""Consecutive numbers for the rows of a table, in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,37 @@ from beam_volumes.across.rounds.tables import Columns, label_column
 
 
 @dataclass(frozen=True, eq=False)
-class Ranks(TableStep):
+class Numbered(TableStep):
+    """A table with consecutive numbers for the rows of a sorted table, from ``first`` on."""
+
+    entries = ("labels",)
+
+    @property
+    def first(self) -> int:
+        """The number of the first row."""
+        return 1
+
+    def taken(self, shard: Columns) -> Columns:
+        """The columns of a shard that `columns` needs."""
+        return shard
+
+    def columns(self, taken: Columns, first: int) -> Columns:
+        """The rows of a shard; ``first`` is the number of its first row."""
+        raise NotImplementedError
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        return Flow(
+            (
+                _Rows("labels", ("total", "number"), self),
+                _Total("total", ("number", "numbers"), self.first),
+                _Number("number", ("rows",), self),
+            ),
+            ("rows", "numbers"),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks(Numbered):
     """The labels of a table with one row for each, and their numbers from ``offset``.
 
     >>> from beam_volumes.across.rounds.flow import run
@@ -29,53 +59,49 @@ class Ranks(TableStep):
     offset: int
     inverse: bool = False  #: Whether new labels are the first column.
 
-    entries = ("labels",)
+    @property
+    def first(self) -> int:
+        return self.offset
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
-        return Flow(
-            (
-                _Labels("labels", ("total", "number"), self.column),
-                _Total("total", ("number", "numbers"), self.offset),
-                _Number("number", ("rows",), self),
-            ),
-            ("rows", "numbers"),
-        )
+    def taken(self, shard: Columns) -> Columns:
+        return {"label": label_column(shard, self.column, self.name)}
 
-    def columns(self, labels: np.ndarray, first: int) -> Columns:
+    def columns(self, taken: Columns, first: int) -> Columns:
+        labels = taken["label"]
         if first + len(labels) > 2**64:
             raise ValueError(
                 f"{self.name}: offset={self.offset}: the last new label does not fit uint64; use a "
                 "smaller offset="
             )
         new = np.arange(len(labels), dtype=np.uint64) + np.uint64(first)
-        both = {"label": labels.astype(np.uint64), "new_label": new}
+        both = {"label": labels, "new_label": new}
         return dict(reversed(both.items())) if self.inverse else both
 
     def no_rows(self) -> Columns:
-        return self.columns(np.empty(0, np.uint64), 0)
+        return self.columns({"label": np.empty(0, np.uint64)}, 0)
 
 
 @dataclass(frozen=True, eq=False)
-class _Labels(Round):
-    """For a shard of the table: its labels, and their number."""
+class _Rows(Round):
+    """For a shard of the table: its rows, and their number."""
 
-    column: str
+    of: Numbered
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        labels = label_column(values[0], self.column, self.name)
-        yield "total", (), (key, len(labels))
-        yield "number", key, labels
+        taken = self.of.taken(values[0])
+        yield "total", (), (key, len(next(iter(taken.values()))))
+        yield "number", key, taken
 
 
 @dataclass(frozen=True, eq=False)
 class _Total(Round):
-    """Send the number of the first label to each shard."""
+    """Send the number of the first row to each shard."""
 
-    offset: int
+    first: int
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         shards = sorted(dict(values).items())
-        firsts = accumulate((count for _, count in shards), initial=self.offset)
+        firsts = accumulate((count for _, count in shards), initial=self.first)
         for (shard, _), first in zip(shards, firsts, strict=False):
             yield "number", shard, first
         yield "numbers", (), {"shards": len(shards)}
@@ -83,9 +109,9 @@ class _Total(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Number(Round):
-    """For a shard: its labels with their numbers."""
+    """For a shard: its rows with their numbers."""
 
-    ranks: Ranks
+    of: Numbered
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        yield "rows", key, self.ranks.columns(only(values, np.ndarray), only(values, int))
+        yield "rows", key, self.of.columns(only(values, dict), only(values, int))

@@ -19,10 +19,9 @@ from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.kernels.extrema.peaks import scale_peaks
-from beam_volumes.ops.extrema.peaks import end_of, whole_numbers_of
+from beam_volumes.ops.extrema.peaks import end_of, ranked, whole_numbers_of
 from beam_volumes.ops.filters.derivatives import gaussian_laplace
 from beam_volumes.ops.filters.linear import gaussian_filter, separable
-from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.tables import extremes_of_labels
 from beam_volumes.ops.measure.folds import Max, Min
 from beam_volumes.ops.parameters import checks as par
@@ -107,7 +106,7 @@ def blob_log(
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. All scales are computed in
     the same sweep. The halo is four times ``max_sigma``, so downsample volumes with large blobs.
-    One worker collects all peaks, about 300 bytes each.
+    Peaks are compared in a tree, and a step needs about 300 bytes for each of its peaks.
 
     References
     ----------
@@ -182,8 +181,8 @@ def blob_dog(
     all blobs of the volume, so it does not depend on slabs.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is four times the
-    largest scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes
-    each.
+    largest scale, up to ``sigma_ratio * max_sigma``. Peaks are compared in a tree, and a step needs
+    about 300 bytes for each of its peaks.
 
     References
     ----------
@@ -279,7 +278,8 @@ def blob_doh(
     scikit-image moves or clips the boxes, and replaces negative sums with 0.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is about 1.5 times
-    ``max_sigma``. One worker collects all peaks, about 300 bytes each.
+    ``max_sigma``. Peaks are compared in a tree, and a step needs about 300 bytes for each of its
+    peaks.
 
     References
     ----------
@@ -425,7 +425,7 @@ def _blobs(
         tables.append(extremes_of_labels(labels, response, "intensity_max"))
     sigmas = tuple(tuple(map(float, scale)) for scale in scales)
     step = Blobs(name, shape, tuple(axes), image.dtype, sigmas, float(overlap))
-    return Table(then(step, tables, name))
+    return ranked(step, tables)
 
 
 def _threshold(image: Volume, threshold: Any, share: Any, default: float) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from beam_volumes.across.rounds.extrema import Peaks
+from beam_volumes.across.rounds.extrema import NearbyStep, Peaks, PeaksOfLabels, Ranked
 from beam_volumes.base.geometry import Halo
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.arithmetic import apply_ufunc
@@ -105,8 +105,9 @@ def peak_local_max(
     Peaks and their order are identical to scikit-image's, which returns the positions as an array.
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
     second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
-    single intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes
-    each; if memory is too small, an error is raised.
+    single intensity, only single voxels are peaks. Peaks are compared in a tree. The largest step
+    holds the peaks near the ends of some ranges of slices, about 300 bytes each, or all peaks of the
+    volume with ``labels``. If memory is too small for them, an error is raised.
 
     References
     ----------
@@ -170,13 +171,17 @@ def peak_local_max(
     table = extremes_of_labels(places, image, "intensity_max")
     dtype = table.columns["intensity_max"]
     alike = distance if len(set(distance)) > 1 else distance[:1]
-    step = Peaks(
-        name, shape, tuple(axes), dtype, alike, float(p_norm), count, regions is not None, each
-    )
-    tables = [table]
+    how = name, shape, tuple(axes), dtype, alike, float(p_norm), count
     if regions is not None:
-        tables.append(extremes_of_labels(places, regions, "intensity_max"))
-    return Table(then(step, tables, name))
+        around = extremes_of_labels(places, regions, "intensity_max")
+        return Table(then(PeaksOfLabels(*how, each), [table, around], name))
+    return ranked(Peaks(*how), [table], count)
+
+
+def ranked(step: NearbyStep, tables: Sequence[Table], maximum: int | None = None) -> Table:
+    """Return the rows that remain, with their ranks."""
+    remaining = Table(then(step, tables, step.name))
+    return Table(then(Ranked(step.name, step, maximum), [remaining], step.name))
 
 
 @dataclass(frozen=True, eq=False)
