@@ -18,7 +18,7 @@ Scratch = tuple[tuple[tuple[int, ...], Any], ...]
 
 
 def needs(scratch: Callable[..., Scratch]) -> Callable[[Any], Any]:
-    """Return a decorator for a kernel whose last argument is its scratch.
+    """Return a decorator for kernels that receive their scratch as their last argument.
 
     ``scratch(rows, cols, depth, dtype, *parameters)`` returns the scratch for an output of this shape and
     dtype. The parameters are the kernel's arguments after those in `beam_volumes.kernels.rows`.

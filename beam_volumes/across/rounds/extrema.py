@@ -42,7 +42,7 @@ from beam_volumes.base.text import format_bytes
 PEAK_BYTES = 300
 #: Peaks that are compared with each other in one step.
 BATCH = 1000
-#: A relative difference of distances that is larger than that of rounding.
+#: Larger than the relative rounding errors of distances.
 _ROUNDING = 1e-9
 
 
