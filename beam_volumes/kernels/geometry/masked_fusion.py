@@ -73,7 +73,7 @@ def _mean(data, near, lines, c, fa, fb, fc):
 @row_kernel
 def _add_row(
     data, near, begin, box, bounds, inverse, shift, extent, gain, offset, z, y, x0, order, blending,
-    sums, count,
+    width, sums, count,
 ):  # fmt: skip
     """Add the valid voxels of a tile to a row of the result."""
     nz, ny, nx = extent
@@ -106,14 +106,15 @@ def _add_row(
             value = _value(data, lines, c, fa, fb, fc)
         else:
             value = _mean(data, near, lines, c, fa, fb, fc)
-        weight = _weight(w, nz, blending) * _weight(v, ny, blending) * _weight(u, nx, blending)
+        weight = _weight(w, nz, blending, width[0]) * _weight(v, ny, blending, width[1])
+        weight *= _weight(u, nx, blending, width[2])
         _add(value * gain + offset, weight * _faded(distance, blending), x, blending, sums, count)
 
 
 @kernel
 def blend_valid(
     data, near, begins, boxes, bounds, inverse, shift, extent, gain, offset, start, order, blending,
-    fill, out,
+    width, fill, out,
 ):  # fmt: skip
     """Blend valid voxels of tiles into a box of the result, with the parameters of `blend`.
 
@@ -135,6 +136,7 @@ def blend_valid(
                     continue
                 _add_row(
                     data, near, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
-                    gain[t], offset[t], z, y, start[2], order, blending, sums, count,
+                    gain[t], offset[t], z, y, start[2], order, blending, width[t],
+                    sums, count,
                 )  # fmt: skip
             _finish(sums, count, fill, out[k, r])

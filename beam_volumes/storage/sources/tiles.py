@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from beam_volumes.kernels.geometry.masked_fusion import FADE, blend_valid, fade
 from beam_volumes.storage.places.context import callback, threads, waiting_context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec
-from beam_volumes.storage.sources.source import Source, TokenOfFields
+from beam_volumes.storage.sources.source import ForwardingReader, Source, TokenOfFields
 
 #: Target bytes of a cell of the result, which is read and blended at a time.
 CELL_BYTES = 16 << 20
@@ -43,6 +43,9 @@ class TilesReader(TokenOfFields):
     blending: str
     fill: float
     cell: Triple  #: The shape that is read and blended at a time
+    width: np.ndarray  #: (tiles, 3); where weights become 1: see `kernels.geometry.fusion.blend`
+    #: The voxels of tiles that a cell needs at most in other time points, which share the plan
+    reserved: int = 0
 
     @cached_property
     def portable(self) -> bool:
@@ -60,7 +63,7 @@ class TilesReader(TokenOfFields):
     def decode_bytes(self) -> int:
         """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
         inner = max(max(part.decode_bytes, 2 * part.chunk_bytes) for part in self._sources)
-        voxels = self._voxels_of_cells[0] + math.prod(self.cell)
+        voxels = self.voxels_needed + math.prod(self.cell)
         return voxels * self._itemsize + inner
 
     @cached_property
@@ -136,6 +139,7 @@ class TilesReader(TokenOfFields):
             start,
             self.order,
             BLENDINGS[self.blending],
+            self.width[tiles],
             self.fill,
             result,
         )
@@ -176,6 +180,11 @@ class TilesReader(TokenOfFields):
         return np.array([part.read_unit for part in self.parts], np.int64)[self.which]
 
     @property
+    def voxels_needed(self) -> int:
+        """The voxels of tiles that a cell needs at most, of all time points."""
+        return max(self.reserved, self._voxels_of_cells[0])
+
+    @property
     def _itemsize(self) -> int:
         return max(kernel_dtype(d).itemsize for d in (self.parts[0].dtype, self.dtype))
 
@@ -191,9 +200,10 @@ class TilesReader(TokenOfFields):
 class ValidTilesReader(TilesReader):
     """Tiles with voxels that are not valid."""
 
-    masks: tuple[Source, ...]  #: The different masks
-    which_mask: np.ndarray  #: (tiles,); the number of each tile's mask, or -1
-    nodata: Any  #: The value of voxels that are not valid, of the dtype of the tiles; or None
+    masks: tuple[Source, ...] = ()  #: The different masks
+    #: (tiles,); the number of each tile's mask, or -1
+    which_mask: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    nodata: Any = None  #: The value of voxels that are not valid, of the dtype of the tiles
 
     @property
     def _sources(self) -> tuple[Source, ...]:
@@ -205,7 +215,7 @@ class ValidTilesReader(TilesReader):
         extent = np.ceil(np.einsum("tab,b->ta", abs(self.inverse), self.cell)) + 3 + 2 * FADE
         margin = int(np.minimum(extent, self._extent).prod(axis=1).max())
         own = max(source.dtype.itemsize for source in self._sources)
-        return int(super().decode_bytes + self._voxels_of_cells[0] + margin * (2 * own + 3))
+        return int(super().decode_bytes + self.voxels_needed + margin * (2 * own + 3))
 
     @property
     def remark(self) -> str:
@@ -247,6 +257,45 @@ class ValidTilesReader(TilesReader):
         return partial(blend_valid, data, near)
 
 
+@dataclass(frozen=True, eq=False)
+class FramesReader(ForwardingReader):
+    """Tiles with time points, of which each has its own reader."""
+
+    whole: TilesReader  #: Its parts have all time points
+    inverse: np.ndarray  #: (sets, tiles, 3, 3); one set for all time points, or one for each
+    shift: np.ndarray  #: (sets, tiles, 3)
+    times: tuple[int, int]  #: The range of time points
+
+    @cached_property
+    def inner(self) -> TilesReader:
+        return self.point(0)
+
+    def point(self, at: int) -> TilesReader:
+        """Return the reader of a time point."""
+        t = self.times[0] + at
+        k = t if len(self.inverse) > 1 else 0
+        return replace(
+            self.whole,
+            parts=tuple(part.point("t", t) for part in self.whole.parts),
+            inverse=self.inverse[k],
+            shift=self.shift[k],
+        )
+
+    def along_time(self, at: int | tuple[int, int]) -> TilesReader | FramesReader:
+        """Return the reader of a time point, or a range of them."""
+        if isinstance(at, int):
+            return self.point(at)
+        first = self.times[0]
+        return replace(self, times=(first + at[0], first + at[1]))
+
+    def open(self) -> ts.TensorStore:
+        count = self.times[1] - self.times[0]
+        return ts.stack([self.point(k).open() for k in range(count)])
+
+    def moved(self, move: Callable[[Spec], Spec]) -> FramesReader:
+        return replace(self, whole=self.whole.moved(move))
+
+
 def _voxels(source: Source, box: np.ndarray) -> np.ndarray:
     """Read a box, (3, 2)."""
     slices = tuple(slice(int(a), int(b)) for a, b in box)
@@ -278,30 +327,55 @@ def fused(
     order: int,
     blending: str,
     fill: float,
+    width: np.ndarray,
     masks: Sequence[Source | None] = (),
     nodata: Any = None,
 ) -> Source:
     """Return the volume of some tiles of one dtype; ``which`` has the number of each tile among ``parts``.
 
-    ``matrices`` are ``inverse`` and ``shift`` of `TilesReader`, ``corrections`` are ``gain`` and ``offset``.
+    ``matrices`` are ``inverse`` and ``shift`` of `FramesReader`, ``corrections`` are ``gain`` and ``offset``.
     ``masks`` has a mask or None for each tile.
     """
     cell = _cell(parts, shape, dtype.itemsize)
-    how = tuple(parts), which, shape, dtype, *matrices, *corrections, order, blending, fill, cell
+    first = [each[0] for each in matrices]
+    how = (
+        tuple(parts),
+        which,
+        shape,
+        dtype,
+        *first,
+        *corrections,
+        order,
+        blending,
+        fill,
+        cell,
+        width,
+    )
     reader = TilesReader(*how)
     if nodata is not None or any(mask is not None for mask in masks):
         known = {id(mask): mask for mask in masks if mask is not None}
         numbers = {key: k for k, key in enumerate(known)}
         which_mask = np.array([numbers.get(id(mask), -1) for mask in masks] or [-1] * len(which))
-        reader = ValidTilesReader(*how, tuple(known.values()), which_mask, nodata)
+        reader = ValidTilesReader(
+            *how, masks=tuple(known.values()), which_mask=which_mask, nodata=nodata
+        )
+    encoded = any(source.encoded for source in reader._sources)
+    leading = parts[0].leading
+    if leading:
+        frames = FramesReader(reader, *matrices, (0, leading[0]))
+        if len(matrices[0]) > 1:
+            needed = max(frames.point(k).voxels_needed for k in range(leading[0]))
+            frames = replace(frames, whole=replace(reader, reserved=needed))
     return Source(
         name=f"fusion of {len(which)} tiles ({parts[0].name}, ...)",
         shape=shape,
         dtype=dtype,
         chunk=cell,
         space=space,
-        reader=reader,
-        encoded=any(source.encoded for source in reader._sources),
+        reader=frames if leading else reader,
+        encoded=encoded,
+        leading=leading,
+        leading_chunk=(1,) * len(leading),
     )
 
 
