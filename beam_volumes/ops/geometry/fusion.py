@@ -25,6 +25,8 @@ from beam_volumes.storage.sources.tiles import fused, inverted
 
 #: Positions that are this close to a whole voxel, in voxels, are rounded to it.
 _WHOLE = 1e-6
+#: The largest standard deviation of weights by content, in voxels.
+_MAX_SIGMA = 64
 
 
 @documented
@@ -37,6 +39,8 @@ def fuse(
     voxel_size: float | Sequence[float] | None = None,
     blending: str = "linear",
     blend_width: float | str | Sequence[float | str] | None = None,
+    weights: str | None = None,
+    content_sigma: float | str | Sequence[float | str] | None = None,
     per_frame: bool = False,
     order: int = 1,
     fill: float = 0,
@@ -83,6 +87,14 @@ def fuse(
         increasing: a number of voxels of the tile, or a length such as ``"2 um"``; one for all axes
         or one per axis. By default, weights increase to the tile's centre. Distances begin one
         voxel outside of the tile, so a width of 1 voxel is the mean.
+    weights : {"content"}, optional
+        Whether weights also depend on voxels. With ``"content"``, they are multiplied by the local
+        variance, so a sharp tile outweighs a blurred one, and details of slightly misaligned tiles
+        appear once. For all blending but ``"max"`` and ``"first"``.
+    content_sigma : float, str or sequence of these, optional
+        For ``weights="content"``: the standard deviation of the Gaussian that computes the local
+        mean, in voxels or as a length; 4 voxels by default. Squared deviations are smoothed with
+        twice this. Use about the size of the smallest details.
     per_frame : bool, default: False
         Whether the tiles move in time: ``transforms`` is then a list of transforms of all tiles, one
         for each time point. Otherwise, all time points have the same transforms.
@@ -134,6 +146,10 @@ def fuse(
     blocks of the result. If several runs need the result, write it once. Values are computed as
     float64, from positions in the whole volume, and summed in the order of the tiles.
 
+    With ``weights="content"``, variances are computed in each tile, from all its valid voxels in
+    about nine ``content_sigma`` around a voxel. Blocks are then about 4 MiB, read this margin, and
+    need seven floating-point numbers for each voxel that is read, which the plan includes.
+
     All time points have one shape, which covers the tiles of all of them. A mask is used for all
     channels and time points of its tile.
 
@@ -147,6 +163,10 @@ def fuse(
     ----------
     S. Preibisch, S. Saalfeld and P. Tomancak, "Globally optimal stitching of tiled 3D microscopic
     image acquisitions", Bioinformatics 25, 2009.
+
+    S. Preibisch, T. Rohlfing, M. P. Hasak and P. Tomancak, "Mosaicing of single plane illumination
+    microscopy images using groupwise registration and fast content-based image fusion", Proc. SPIE
+    6914, 2008.
 
     Examples
     --------
@@ -200,6 +220,7 @@ def fuse(
         "blending": blending,
         "fill": constant_in(target, fill, "fill", "fuse"),
         "width": _widths(opened, which, blend_width, blending),
+        "sigmas": _sigmas(opened, weights, content_sigma, blending),
         "masks": _sources_of(masks),
         "nodata": nodata_of(nodata, first.dtype, "fuse"),
     }
@@ -331,6 +352,42 @@ def _widths(
             )
         widths[k, visible] = found
     return widths[which]
+
+
+def _sigmas(
+    opened: Sequence[Volume], weights: Any, content_sigma: Any, blending: str
+) -> tuple[float, float, float] | None:
+    """Return the standard deviations of weights by content, in voxels."""
+    if weights is None:
+        if content_sigma is not None:
+            raise ValueError(
+                f'fuse: content_sigma={content_sigma!r} has no effect without weights="content"; add it'
+            )
+        return None
+    if weights != "content":
+        raise ValueError(f'fuse: weights={weights!r} is not available; use "content" or None')
+    if blending in ("max", "first"):
+        raise ValueError(
+            f'fuse: weights="content" does not go with blending={blending!r}, which has no weights; use '
+            'blending="linear", "cosine" or "mean"'
+        )
+    found = set()
+    for v in opened:
+        visible = list(v.space.visible)
+        given = 4.0 if content_sigma is None else content_sigma
+        z, y, x = par.lengths(v, given, visible, "content_sigma")
+        if not any((z, y, x)) or max(z, y, x) > _MAX_SIGMA:
+            raise ValueError(
+                f"fuse: content_sigma={content_sigma!r} is not between 0 and {_MAX_SIGMA} voxels; larger "
+                "details need a downsampled volume"
+            )
+        found.add((z, y, x))
+    if len(found) > 1:
+        raise ValueError(
+            f"fuse: content_sigma={content_sigma!r} differs in voxels, since the tiles have different voxel "
+            "sizes; give a number of voxels"
+        )
+    return found.pop()
 
 
 def _stacked(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
