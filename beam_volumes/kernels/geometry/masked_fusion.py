@@ -15,7 +15,7 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 #: The distance of a voxel to the nearest one that is not valid, from which its weight does not decrease.
 FADE = 8
 #: Added to weights of voxels: if all of them are 0, the other factors decide.
-_LEAST = 1e-200
+_TINY_WEIGHT = 1e-200
 
 
 @kernel
@@ -114,7 +114,7 @@ def _add_row(
         weight *= _weight(u, nx, blending, width[2])
         weight *= _faded(distance, blending)
         if content.size > 0:
-            weight *= _value(content, lines, c, fa, fb, fc) + _LEAST
+            weight *= _value(content, lines, c, fa, fb, fc) + _TINY_WEIGHT
         _add(value * gain + offset, weight, x, blending, sums, count)
 
 

@@ -285,7 +285,7 @@ class ValidTilesReader(TilesReader):
 
 @dataclass(frozen=True, eq=False)
 class FramesReader(ForwardingReader):
-    """Tiles with time points, of which each has its own reader."""
+    """Tiles with time points; each has its own reader."""
 
     whole: TilesReader  #: Its parts have all time points
     inverse: np.ndarray  #: (sets, tiles, 3, 3); one set for all time points, or one for each
@@ -364,27 +364,28 @@ def fused(
     ``masks`` has a mask or None for each tile.
     """
     cell = _cell(parts, shape, dtype.itemsize, CELL_BYTES if sigmas is None else CONTENT_BYTES)
-    first = [each[0] for each in matrices]
-    how = (
-        tuple(parts),
-        which,
-        shape,
-        dtype,
-        *first,
-        *corrections,
-        order,
-        blending,
-        fill,
-        cell,
-        width,
-    )
-    reader = TilesReader(*how)
+    own: dict[str, Any] = {
+        "parts": tuple(parts),
+        "which": which,
+        "shape": shape,
+        "dtype": dtype,
+        "inverse": matrices[0][0],
+        "shift": matrices[1][0],
+        "gain": corrections[0],
+        "offset": corrections[1],
+        "order": order,
+        "blending": blending,
+        "fill": fill,
+        "cell": cell,
+        "width": width,
+    }
+    reader = TilesReader(**own)
     if nodata is not None or sigmas or any(mask is not None for mask in masks):
         known = {id(mask): mask for mask in masks if mask is not None}
         numbers = {key: k for k, key in enumerate(known)}
         which_mask = np.array([numbers.get(id(mask), -1) for mask in masks] or [-1] * len(which))
         reader = ValidTilesReader(
-            *how,
+            **own,
             masks=tuple(known.values()),
             which_mask=which_mask,
             nodata=nodata,

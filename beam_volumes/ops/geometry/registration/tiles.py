@@ -156,8 +156,8 @@ def register_tiles(
     ``reference``, the mean position of all tiles that pairs link does not change. The mean of
     affine matrices is the identity.
 
-    Two tiles with the same given matrix are compared in their own voxels, without interpolation. Of
-    two tiles with different matrices, the second is resampled to the voxels of the first. The found
+    Two tiles with the same given matrix are compared in their own voxels, without interpolation. If
+    their matrices differ, the second tile is resampled to the voxels of the first. The found
     transformations are composed with the given matrices. The mean of affine corrections is the
     identity.
 
