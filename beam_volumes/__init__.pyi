@@ -6494,6 +6494,10 @@ def fuse(
     shape: Sequence[int] | None = None,
     voxel_size: float | Sequence[float] | None = None,
     blending: str = 'linear',
+    blend_width: float | str | Sequence[float | str] | None = None,
+    weights: str | None = None,
+    content_sigma: float | str | Sequence[float | str] | None = None,
+    per_frame: bool = False,
     order: int = 1,
     fill: float = 0,
     dtype: DTypeLike | None = None,
@@ -6510,9 +6514,10 @@ def fuse(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Opened tiles with the same dtype, axes and channels. A tile extends half a voxel beyond the
-        centres of its outer voxels. Tiles with channels are fused channel by channel. Tiles with a
-        different voxel size from the first need matrices that scale them, or ``physical=True``.
+        Opened tiles with the same dtype, axes, channels and time points. A tile extends half a
+        voxel beyond the centres of its outer voxels. Channels and time points are fused one by one.
+        Tiles with a different voxel size from the first need matrices that scale them, or
+        ``physical=True``.
     transforms : array_like, table, path or None
         For each tile, the position of its first voxel, or a matrix that maps its indices to
         positions. A matrix is square, or homogeneous with the position in its last column.
@@ -6533,6 +6538,22 @@ def fuse(
         to the distance from the tile's border along each axis, so they change linearly from one
         tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile in the
         given order.
+    blend_width : float, str or sequence of these, optional
+        The distance from a tile's border at which weights of ``"linear"`` and ``"cosine"`` stop
+        increasing: a number of voxels of the tile, or a length such as ``"2 um"``; one for all axes
+        or one per axis. By default, weights increase to the tile's centre. Distances begin one
+        voxel outside of the tile, so a width of 1 voxel is the mean.
+    weights : {"content"}, optional
+        Whether weights also depend on voxels. With ``"content"``, they are multiplied by the local
+        variance, so a sharp tile outweighs a blurred one, and details of slightly misaligned tiles
+        appear once. For all blending but ``"max"`` and ``"first"``.
+    content_sigma : float, str or sequence of these, optional
+        For ``weights="content"``: the standard deviation of the Gaussian that computes the local
+        mean, in voxels or as a length; 4 voxels by default. Squared deviations are smoothed with
+        twice this. Use about the size of the smallest details.
+    per_frame : bool, default: False
+        Whether the tiles move in time: ``transforms`` is then a list of transforms of all tiles, one
+        for each time point. Otherwise, all time points have the same transforms.
     order : {0, 1}, default: 1
         The order of interpolation: 0 is the nearest voxel of a tile, 1 is linear. Positions within
         1e-6 of an integer are rounded; voxels are then copied, not interpolated.
@@ -6561,9 +6582,9 @@ def fuse(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
-        is computed instead of opened. If a mask differs from its tile in shape, axes or voxel size,
-        or the number of masks is wrong.
+        If a parameter is out of range, the tiles differ in axes, channels, time points or voxel
+        size, or a tile is computed instead of opened. If a mask differs from its tile in shape,
+        axes or voxel size, or the number of masks is wrong.
     TypeError
         If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
         different dtypes, or are bool and would be interpolated or averaged. If a mask has floats.
@@ -6581,6 +6602,13 @@ def fuse(
     blocks of the result. If several runs need the result, write it once. Values are computed as
     float64, from positions in the whole volume, and summed in the order of the tiles.
 
+    With ``weights="content"``, variances are computed in each tile, from all its valid voxels in
+    about nine ``content_sigma`` around a voxel. Blocks are then about 4 MiB, read this margin, and
+    need seven floating-point numbers for each voxel that is read, which the plan includes.
+
+    All time points have one shape, which covers the tiles of all of them. A mask is used for all
+    channels and time points of its tile.
+
     With ``mask`` or ``nodata``, a tile covers a position if its nearest voxel is valid. Values are
     interpolated between valid voxels only. Weights of ``"linear"`` and ``"cosine"`` also decrease
     within 8 voxels of voxels that are not valid. Distances are sums of steps along the axes, also
@@ -6591,6 +6619,10 @@ def fuse(
     ----------
     S. Preibisch, S. Saalfeld and P. Tomancak, "Globally optimal stitching of tiled 3D microscopic
     image acquisitions", Bioinformatics 25, 2009.
+
+    S. Preibisch, T. Rohlfing, M. P. Hasak and P. Tomancak, "Mosaicing of single plane illumination
+    microscopy images using groupwise registration and fast content-based image fusion", Proc. SPIE
+    6914, 2008.
 
     Examples
     --------
@@ -13205,6 +13237,7 @@ def register_tiles(
     min_quality: float = 0.5,
     reference: int | None = None,
     subvoxel: bool = True,
+    channel: int | str | None = None,
     mask: Volume | Sequence[Volume | None] | None = None,
     nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
@@ -13216,18 +13249,19 @@ def register_tiles(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Tiles with one channel and the same axes.
+        Tiles with the same axes. If they have several channels, ``channel`` selects one.
     positions : array_like, table or path
-        For each tile, the approximate position of its first voxel, in voxels: one number for each
-        spatial axis. A table, such as a DataFrame or the path of a CSV file, has a column for each
-        axis.
+        For each tile, the approximate position of its first voxel in voxels, with a number for each
+        spatial axis. If tiles are rotated, sheared or scaled, give a matrix for each, as for
+        `fuse`: it maps indices of the tile to positions. A table, such as a DataFrame or the path of
+        a CSV file, has the columns of the first result.
     model : {"translation", "rigid", "affine"}, default: "translation"
         The transformation model: translation, rigid or affine. Rotations of a few degrees are
-        found.
+        found. Given matrices are corrected by such a transformation.
     max_shift : float or sequence of float, default: 20.0
-        The maximum error of the distance between two tiles, in voxels; one number for all axes or
-        one per axis. If a position is wrong by at most n voxels, a distance is wrong by at most 2
-        n.
+        The maximum error of the distance between two tiles, in voxels, along the axes of the
+        positions; one number for all axes or one per axis. If a position is wrong by at most n
+        voxels, a distance is wrong by at most 2 n.
     min_quality : float, default: 0.5
         Minimum correlation of the voxels in the overlap for linking two tiles.
     reference : int, optional
@@ -13235,7 +13269,11 @@ def register_tiles(
         default, the mean of all positions is kept.
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
-        copies voxels instead of interpolating them. Only for ``model="translation"``.
+        copies voxels instead of interpolating them. Only for ``model="translation"`` without given
+        matrices.
+    channel : int or str, optional
+        The number or the name of the channel that is compared, such as ``"DAPI"``. `fuse` applies
+        the result to all channels.
     mask : Volume, numpy.ndarray or sequence of these, optional
         Only voxels with a nonzero mask are compared: one mask for all tiles, or a list with a mask
         or None for each tile. A mask has the shape of its tile, and bool or integer voxels.
@@ -13249,8 +13287,8 @@ def register_tiles(
     -------
     positions : ComputedTable
         A row for each tile, in order. ``z``, ``y`` and ``x`` are its position, with a column for
-        each axis. Unless the model is a translation, there are columns for the entries of its
-        matrix, such as ``m_zz``. ``links`` is the number of links to other tiles, and ``residual``
+        each axis. Unless all transformations are translations, there are columns for the entries
+        of its matrix, such as ``m_zz``. ``links`` is the number of links to other tiles, and ``residual``
         is the largest distance in voxels by which a link disagrees in its overlap. ``confirmed`` is
         true if links of the tile are in a loop that agrees. Tiles without links keep their given
         position, and linked tiles keep the mean of their given positions. With ``reference``, all
@@ -13266,8 +13304,9 @@ def register_tiles(
     ------
     ValueError
         If a parameter is out of range, or there is not one position for each tile. If tiles differ
-        in axes or voxel size, or have several channels, time points or no voxels. If a mask differs
-        from its tile in shape, axes or voxel size, or the number of masks is wrong.
+        in axes or voxel size, or have time points or no voxels. If a tile has several channels and
+        none is selected, or lacks the selected one. If a mask differs from its tile in shape, axes
+        or voxel size, or the number of masks is wrong.
     TypeError
         If a tile or a mask is neither a volume nor an array, or a mask has floats.
 
@@ -13288,6 +13327,11 @@ def register_tiles(
     in a million. Such a pair is not used if it is in a loop that contradicts itself. Without
     ``reference``, the mean position of all tiles that pairs link does not change. The mean of
     affine matrices is the identity.
+
+    Two tiles with the same given matrix are compared in their own voxels, without interpolation. If
+    their matrices differ, the second tile is resampled to the voxels of the first. The found
+    transformations are composed with the given matrices. The mean of affine corrections is the
+    identity.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All

@@ -16,7 +16,7 @@ from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.geometry.registration.images import Needs
 from beam_volumes.ops.geometry.registration.sequences import needs_of_frames, needs_of_slices
-from beam_volumes.ops.geometry.registration.tiles import needs_of_tiles
+from beam_volumes.ops.geometry.registration.tiles import needs_of_tiles, of_channel
 from beam_volumes.ops.geometry.tile_files import project_of
 from beam_volumes.plan.cost.memory import of_base
 from beam_volumes.recipes.build import mistakes, open_input
@@ -240,7 +240,8 @@ def of_tiles(
     if "pairs" in files:
         _write(csv_of(pairs), files["pairs"], keep)
     if "report" in files:
-        bv.tiles_report(files["report"], tiles, table, pairs, overwrite=overwrite)
+        compared = of_channel(tiles, parameters.get("channel"), "register_tiles")
+        bv.tiles_report(files["report"], compared, table, pairs, overwrite=overwrite)
     if "xml" in files:
         index = options.get("index")
         bv.save_transforms(source, table, files["xml"], index=index, overwrite=overwrite)

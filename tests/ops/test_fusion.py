@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
+from beam_volumes.kernels.geometry.content import local_variance
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
 from beam_volumes.kernels.geometry.masked_fusion import FADE
 from tests.catalogue import voxels
@@ -42,12 +43,15 @@ def sampled(tile, at, order):
     return corners[()], inside
 
 
-def weight(at, shape, blending):
+def weight(at, shape, blending, widths=None):
     result = 1.0
-    for u, n in zip(at, shape, strict=True):
+    for u, n, width in zip(at, shape, widths or (np.inf,) * 3, strict=True):
         distance = np.minimum(u, n - 1 - u) + 1
         if blending == "cosine":
-            distance = 0.5 - 0.5 * np.cos(np.pi * np.minimum(1, distance / (0.5 * (n + 1))))
+            width = min(width, 0.5 * (n + 1))
+            distance = 0.5 - 0.5 * np.cos(np.pi * np.minimum(1, distance / width))
+        elif widths:
+            distance = np.minimum(1, distance / width)
         result = result * distance
     return result if blending in ("linear", "cosine") else np.ones_like(at[0])
 
@@ -83,8 +87,10 @@ def sampled_valid(tile, valid, at, order, blending):
 
 
 def reference(
-    tiles, places, shape, gain, offset, blending="linear", order=1, fill=0, dtype=None, valid=None
-):
+    tiles, places, shape, gain, offset, blending="linear", order=1, fill=0, dtype=None, valid=None,
+    blend_width=None,
+    content=None,
+):  # fmt: skip
     total, weights, last = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     count = np.zeros(shape, int)
     dtype = np.dtype(dtype or tiles[0].dtype)
@@ -105,7 +111,9 @@ def reference(
             value = np.where(count[box] > 0, np.fmax(total[box], value), value)
             total[box][inside] = value[inside]
         else:
-            w = weight(at, tile.shape, blending) * factor
+            w = weight(at, tile.shape, blending, blend_width) * factor
+            if content is not None:
+                w = w * (sampled(content[t], at, order)[0] + 1e-200)
             total[box][inside] += (w * value)[inside]
             weights[box][inside] += w[inside]
         last[box][inside] = value[inside]
@@ -146,6 +154,8 @@ def test_moved_tiles_are_means_in_numpy_in_any_slabs(dtypes, data):
     offset = data.draw(st.sampled_from([np.zeros(n), np.arange(n) - 1.5]), "offset")
     shape = data.draw(st.sampled_from([None, (5, 9, 20)]), "shape")
     how = {"blending": blending, "order": order, "fill": 3, "dtype": target}
+    if blending in ("linear", "cosine"):
+        how["blend_width"] = data.draw(st.sampled_from([None, (2, 1.5, 4)]), "width")
     result = bv.fuse(tiles, places, shape=shape, gain=gain, offset=offset, **how)
     start = np.array(result.origin) if shape is None else np.zeros(3)
     expected = reference(tiles, places - start, result.shape, gain, offset, **how)
@@ -181,6 +191,8 @@ def test_valid_voxels_of_tiles_are_means_in_numpy_in_any_slabs(dtypes, data):
     order = data.draw(st.sampled_from([0, 1, 1]), "order")
     gain, offset = np.linspace(0.5, 1.5, n), np.arange(n) - 1.5
     how = {"blending": blending, "order": order, "fill": 3}
+    if blending in ("linear", "cosine"):
+        how["blend_width"] = data.draw(st.sampled_from([None, (2, 1.5, 4)]), "width")
     result = bv.fuse(tiles, places, gain=gain, offset=offset, mask=masks, nodata=nodata, **how)
     where = places - np.array(result.origin)
     expected = reference(tiles, where, result.shape, gain, offset, valid=valid, **how)
@@ -328,6 +340,189 @@ def test_planes_and_channels_are_fused():
     np.testing.assert_array_equal(np.asarray(mask), image[0] > 90)
 
 
+def test_widths_of_blends_are_lengths_of_each_tile():
+    fine = bv.open(np.zeros((20, 40), "f4"), voxel_size=(1, 1), unit="um")
+    coarse = bv.open(np.full((10, 20), 60, "f4"), voxel_size=(2, 2), unit="um", origin=(0, 20))
+    volume = bv.fuse([fine, coarse], None, blend_width="10 um", order=0)
+    x = np.arange(20, 39, 2)
+    first, second = np.minimum(1, (40 - x) / 10), np.minimum(1, ((x - 20) / 2 + 1) / 5)
+    row = np.asarray(volume)[10 - int(volume.origin[0])]
+    np.testing.assert_allclose(row[x], 60 * second / (first + second), 1e-6)
+    for width in (1, (1, 0.5)):
+        same = bv.fuse([fine, fine], [(0, 0), (0, 5)], blend_width=width)
+        np.testing.assert_array_equal(
+            same, bv.fuse([fine, fine], [(0, 0), (0, 5)], blending="mean")
+        )
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+def test_time_points_are_fused_one_by_one(tmp_path, dtype):
+    """From files with chunks of several time points, with masks, and with one or several transforms."""
+    image = voxels((3, 2, 7, 21, 30), dtype, 4)
+    tiles, opened = [image[..., :18], image[..., 11:]], []
+    for k, tile in enumerate(tiles):
+        path = tmp_path / f"{k}.zarr"
+        bv.compute(bv.open(tile, axes="tczyx").to(path, chunks=(4, 9, 10)))
+        opened.append(bv.open(path))
+    mask = np.random.default_rng(0).random((7, 21, 18)) < 0.9
+    moving = np.array([[(0, 0, 0), (t - 0.5, 1.25 * t, 11)] for t in range(3)])
+    turned = np.tile(np.eye(3, 4), (3, 2, 1, 1))
+    turned[..., 3] = moving
+    turned[1, 1, 1:, 1:3] = [[0.96, -0.28], [0.28, 0.96]]
+    for sets, is_per_frame, how in (
+        (moving[0], False, {}),
+        (list(moving), True, {"mask": [mask, None]}),
+        (turned, True, {}),
+    ):
+        fused = bv.fuse(opened, sets, per_frame=is_per_frame, **how)
+        assert fused.axes == ("t", "c", "z", "y", "x")
+        start = np.array(fused.origin)
+        for slab in (None, (3, 10, 13)):
+            got = bv.compute(fused, runner=None, slab=slab)
+            for t in range(3):
+                one = np.array(sets[t] if is_per_frame else sets, "f8")
+                one[..., -1 if one.ndim == 3 else slice(None)] -= start
+                expected = bv.fuse(
+                    [bv.open(tile[t], axes="czyx") for tile in tiles],
+                    one,
+                    shape=fused.shape[2:],
+                    **how,
+                )
+                np.testing.assert_array_equal(got[t], expected)
+                np.testing.assert_array_equal(fused[t], got[t])
+        np.testing.assert_array_equal(fused[1:, 1], got[1:, 1])
+    out = tmp_path / "out.zarr"
+    bv.compute(fused.to(out, chunks=8), runner="FnApiRunner")
+    np.testing.assert_array_equal(bv.open(out), got)
+
+
+def test_the_plan_covers_the_time_point_with_most_tiles_in_a_block():
+    tile = bv.open(np.zeros((2, 40, 40, 40), "u1"), axes="tzyx")
+    apart = [(0, 0, 0), (40, 0, 0), (0, 40, 0), (0, 0, 40)]
+    together = [(0, 0, 0)] * 4
+    moving = bv.fuse([tile] * 4, [apart, together], per_frame=True)
+    needed = [moving[t].node.source.reader.voxels_needed for t in range(2)]
+    assert needed[0] == needed[1] == 4 * 40**3
+    smaller = bv.fuse([tile] * 4, apart)
+    assert smaller.node.source.decode_bytes == moving.node.source.decode_bytes
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "f4", "f8"])
+def test_local_variances_are_scipys(dtype):
+    """And the same bits in any box with a margin."""
+    rng, sigmas = np.random.default_rng(0), (1, 2.5, 0)
+    array = rng.integers(0, 100, (9, 41, 30)).astype(dtype)
+    exact = array.astype("f8")
+    mean = ndi.gaussian_filter(exact, sigmas, truncate=3)
+    wide = [2 * s for s in sigmas]
+    expected = ndi.gaussian_filter((exact - mean) ** 2, wide, truncate=3)
+    got = local_variance(array, None, sigmas)
+    np.testing.assert_allclose(got, expected, 1e-5)
+    part = local_variance(array[:, 5:], None, sigmas)
+    np.testing.assert_array_equal(part[:, 23:], got[:, 28:])
+    valid = rng.random(array.shape) < 0.6
+    share = ndi.gaussian_filter(valid * 1.0, sigmas, truncate=3)
+    mean = ndi.gaussian_filter(exact * valid, sigmas, truncate=3) / share
+    square = ndi.gaussian_filter((exact - mean) ** 2 * valid, wide, truncate=3)
+    expected = square / ndi.gaussian_filter(valid * 1.0, wide, truncate=3)
+    marked = np.where(valid, array, np.nan) if dtype[0] == "f" else array
+    np.testing.assert_allclose(local_variance(marked, valid, sigmas), expected, 1e-4)
+    assert not local_variance(np.full((3, 4, 5), 7, dtype), None, (1, 1, 1)).any()
+
+
+@dtypes_drawn(["u1", "u2", "i4", "f4", "f8"])
+@settings(max_examples=examples(20), deadline=None)
+@given(data=st.data())
+def test_weights_by_content_are_the_same_in_any_slabs(dtypes, data):
+    dtype = data.draw(st.sampled_from(dtypes), "dtype")
+    tiles, places = data.draw(mosaics(dtype))
+    rng, sigma = np.random.default_rng(data.draw(st.integers(0, 99), "seed")), (0.5, 1, 0.7)
+    blending = data.draw(st.sampled_from(["linear", "mean"]), "blending")
+    order, masks = data.draw(st.sampled_from([0, 1, 1]), "order"), None
+    valid = [np.ones(t.shape, bool) for t in tiles]
+    if data.draw(st.booleans(), "masks"):
+        valid = masks = [rng.random(t.shape) < 0.8 for t in tiles]
+    has_valid = masks is not None or dtype[0] == "f"
+    content = [
+        local_variance(t, v if has_valid else None, sigma)
+        for t, v in zip(tiles, valid, strict=True)
+    ]
+    how = {"blending": blending, "order": order, "fill": 3}
+    fused = bv.fuse(tiles, places, mask=masks, weights="content", content_sigma=sigma, **how)
+    n = len(tiles)
+    expected = reference(
+        tiles,
+        places - np.array(fused.origin),
+        fused.shape,
+        np.ones(n),
+        np.zeros(n),
+        valid=masks,
+        content=content,
+        **how,
+    )
+    slab = tuple(data.draw(st.integers(1, m)) for m in fused.shape)
+    np.testing.assert_array_equal(bv.compute(fused, runner=None, slab=slab), expected)
+
+
+def test_a_sharp_tile_outweighs_a_blurred_one(tmp_path, monkeypatch):
+    """From files in blocks of few voxels, rotated too; NaN and constant tiles change nothing else."""
+    from beam_volumes.storage.sources import tiles as sources
+
+    rng = np.random.default_rng(0)
+    world = (100 + 40 * ndi.gaussian_filter(rng.normal(size=(12, 60, 90)), 1)).astype("f4")
+    blurred = ndi.gaussian_filter(world, 3)
+    tiles, places = [world[:, :, :60], blurred[:, :, 25:]], [(0, 0, 0), (0, 0, 25)]
+    overlap = np.s_[:, 5:-5, 27:58]
+
+    def error(volume):
+        return abs(np.asarray(volume) - world)[overlap].mean()
+
+    fused = bv.fuse(tiles, places, weights="content")
+    assert error(fused) < 0.1 * error(bv.fuse(tiles, places))
+    tiles[0] = tiles[0].copy()
+    tiles[0][5, 30, 40] = np.nan
+    with_nan = np.asarray(bv.fuse(tiles, places, weights="content"))
+    assert np.argwhere(np.isnan(with_nan)).tolist() == [[5, 30, 40]]
+    flat = [np.full((20, 20), k, "u1") for k in (5, 9)]
+    np.testing.assert_array_equal(
+        bv.fuse(flat, [(0, 0), (0, 10)], weights="content"), bv.fuse(flat, [(0, 0), (0, 10)])
+    )
+    opened = []
+    for k, tile in enumerate(tiles):
+        bv.compute(bv.open(tile).to(tmp_path / f"{k}.zarr", chunks=(5, 16, 17)))
+        opened.append(bv.open(tmp_path / f"{k}.zarr"))
+    turned = np.tile(np.eye(3, 4), (2, 1, 1))
+    turned[1, 1:, 1:3] = [[0.96, -0.28], [0.28, 0.96]]
+    turned[1, :, 3] = (0.5, 10, 25)
+    how = {"weights": "content", "content_sigma": (1, 2, 2), "blend_width": 6}
+    for transforms in (places, turned):
+        whole = np.asarray(bv.fuse(tiles, transforms, **how))
+        with monkeypatch.context() as patch:
+            patch.setattr(sources, "CONTENT_BYTES", 1 << 13)
+            blocks = bv.fuse(opened, transforms, **how)
+            assert blocks.node.source.chunk != blocks.shape
+            for slab in (None, (7, 20, 30)):
+                np.testing.assert_array_equal(bv.compute(blocks, runner=None, slab=slab), whole)
+
+
+def test_blocks_with_weights_by_content_need_the_declared_memory():
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    for dtype, more in (("u1", {}), ("f4", {}), ("u2", {"nodata": 3})):
+        tile = rng.integers(0, 200, (150, 150, 150)).astype(dtype)
+        fused = bv.fuse([tile, tile], [(0, 0, 0), (3, 5, 90)], weights="content", **more)
+        np.asarray(fused[:9, :9, :9])  # compiles
+        source = fused.node.source
+        store = source.reader.open()
+        part = tuple(slice(0, n) for n in source.chunk)
+        tracemalloc.start()
+        store[part].read().result()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert 0.3 * source.decode_bytes < peak < source.decode_bytes + 2 * source.chunk_bytes
+
+
 def test_a_nan_stays_where_it_is():
     tiles = [np.ones((4, 4), "f4"), np.full((4, 4), 3, "f4")]
     tiles[0][1, 3] = np.nan
@@ -350,6 +545,10 @@ def test_the_plan_shows_how_often_chunks_are_read(tmp_path):
     assert "10000 tiles; their chunks are read 1." in planned.explain(verbose=True)
     source = fused.node.source
     assert source.reader.times_read == pytest.approx(1.5, abs=0.4)
+
+
+def _movie(times):
+    return bv.open(np.zeros((times, 3, 4, 5), "u1"), axes="tzyx")
 
 
 REFUSED = {
@@ -380,8 +579,47 @@ REFUSED = {
         [v], [(0, 0, 0)], mask=np.ones((2, 3, 5), "?")
     ),
     "nodata=-1 is not a value of uint8": lambda v: bv.fuse([v], [(0, 0, 0)], nodata=-1),
-    "have a time axis": lambda v: bv.fuse(
-        [bv.open(np.zeros((2, 3, 4, 5), "u1"), axes="tzyx")], [(0, 0, 0)]
+    "tile 1 has the axes z y x": lambda v: bv.fuse([_movie(2), v], [(0, 0, 0)] * 2),
+    "tile 1 has 3 time points, and tile 0 2": lambda v: bv.fuse(
+        [_movie(2), _movie(3)], [(0, 0, 0)] * 2
+    ),
+    "per_frame=True needs tiles with a time axis": lambda v: bv.fuse(
+        [v], [[(0, 0, 0)]], per_frame=True
+    ),
+    "a list of 2 sets of transforms, one for each time point, and transforms has 1 entries": (
+        lambda v: bv.fuse([_movie(2)], [[(0, 0, 0)]], per_frame=True)
+    ),
+    "transforms has the type dict": lambda v: bv.fuse([_movie(2)], {"z": [0]}, per_frame=True),
+    r"transforms\[1\] has 2 entries for 1 tiles": lambda v: bv.fuse(
+        [_movie(2)], [[(0, 0, 0)], [(0, 0, 0)] * 2], per_frame=True
+    ),
+    "per_frame='yes' is neither True nor False": lambda v: bv.fuse(
+        [v], [(0, 0, 0)], per_frame="yes"
+    ),
+    "weights='variance' is not available": lambda v: bv.fuse([v], [(0, 0, 0)], weights="variance"),
+    "content_sigma=2 has no effect without weights=": lambda v: bv.fuse(
+        [v], [(0, 0, 0)], content_sigma=2
+    ),
+    "content_sigma=0 is not between 0 and 64 voxels": lambda v: bv.fuse(
+        [v], [(0, 0, 0)], weights="content", content_sigma=0
+    ),
+    "does not go with blending='first'": lambda v: bv.fuse(
+        [v], [(0, 0, 0)], weights="content", blending="first"
+    ),
+    "give a number of voxels": lambda v: bv.fuse(
+        [bv.open(np.ones((3, 3, 3), "u1"), voxel_size=s, unit="nm") for s in (1, 2)],
+        [(0, 0, 0)] * 2,
+        physical=True,
+        weights="content",
+        content_sigma="2 nm",
+    ),
+    "blend_width=0 is not positive": lambda v: bv.fuse([v], [(0, 0, 0)], blend_width=0),
+    "blend_width=nan is not a finite length": lambda v: bv.fuse(
+        [v], [(0, 0, 0)], blend_width=np.nan
+    ),
+    "blend_width='3 um'": lambda v: bv.fuse([v], [(0, 0, 0)], blend_width="3 um"),
+    "does not go with blending='max'": lambda v: bv.fuse(
+        [v], [(0, 0, 0)], blend_width=3, blending="max"
     ),
 }
 

@@ -300,13 +300,144 @@ def test_tiles_that_are_turned_or_sheared(model):
     assert fused.shape[1] > 190
 
 
+def stage_of_matrices(kind, model, spacing, noise=4.0):
+    """Four tiles of a turned or sheared stage: their voxels, given and true matrices."""
+    rng, size = np.random.default_rng(5), np.array([18, 66, 70])
+    world = ndi.spline_filter(tissue((80, 160, 160), 2))  # of cubic voxels
+    true, given, tiles = [], [], []
+    to_voxels = np.diag(1 / np.asarray(spacing))
+    for k, (y, x) in enumerate(itertools.product(range(2), repeat=2)):
+        linear = np.eye(3)
+        if kind == "sheared":
+            linear[1, 0] = 0.3
+        elif kind == "turned" or k % 2:
+            linear[1:, 1:] = turn(np.deg2rad(7))
+        place = np.array([15.0, 22 + 48 * y, 22 + 52 * x]) + rng.uniform(-2, 2, 3)
+        matrix = linear / to_voxels.diagonal()
+        tile = ndi.affine_transform(world, matrix, place, tuple(size), order=3, prefilter=False)
+        tiles.append((tile + rng.normal(0, noise, size)).clip(1, 255).astype("u1"))
+        true.append(to_voxels @ np.c_[matrix, place])
+        wrong = np.eye(3)
+        if model != "translation":
+            wrong[1:, 1:] = turn(rng.normal(0, 0.01))
+        if model == "affine":
+            wrong = wrong @ (np.eye(3) + rng.normal(0, 0.004, (3, 3)))
+        wrong = to_voxels @ wrong @ np.linalg.inv(to_voxels)
+        middle = true[-1] @ np.append((size - 1) / 2, 1)
+        one = wrong @ true[-1]
+        one[:, 3] += middle - wrong @ middle + rng.uniform(-3, 3, 3)
+        given.append(one)
+    opened = [bv.open(tile, voxel_size=spacing, unit="um") for tile in tiles]
+    return opened, np.array(given), np.array(true)
+
+
+def corner_error(found, true, shape, model):
+    """The largest distance of corners, except for a transformation of everything."""
+    at = np.array(list(itertools.product(*[(0, n - 1) for n in shape], (1,)))).T
+    here, there = (np.concatenate([m @ at for m in each], axis=1) for each in (found, true))
+    if model == "translation":
+        here = here - (here - there).mean(axis=1, keepdims=True)
+    else:
+        known = np.append(here, np.ones((1, here.shape[1])), axis=0)
+        here = (there @ np.linalg.pinv(known)) @ known
+    return np.linalg.norm(here - there, axis=0).max()
+
+
+@pytest.mark.parametrize("spacing", [(1.0, 1.0, 1.0), (2.5, 1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        ("turned", "translation"),
+        ("sheared", "rigid"),
+        ("mixed", "translation"),
+        ("mixed", "rigid"),
+        ("mixed", "affine"),
+    ],
+)
+def test_given_matrices_of_tiles_are_corrected(kind, model, spacing):
+    """Corners within 0.15 voxels, from errors of several voxels."""
+    tiles, given, true = stage_of_matrices(kind, model, spacing)
+    table, pairs = bv.register_tiles(tiles, given, model=model, max_shift=8)
+    names = [n for a in "zyx" for n in (*(f"m_{a}{b}" for b in "zyx"), a)]
+    found = columns(table, names).reshape(-1, 3, 4)
+    shape = tiles[0].shape
+    assert corner_error(given, true, shape, model) > 2
+    assert sum(pairs["used"].to_pylist()) >= 4
+    limit = 0.3 if model == "affine" else 0.15
+    assert corner_error(found, true, shape, model) < limit
+    if model == "translation":
+        np.testing.assert_allclose(found[..., :3], given[..., :3], atol=1e-12)
+        shifts = columns(pairs, [f"shift_{a}" for a in "zyx"])
+        ends = columns(pairs, "ab").astype(int)
+        moved = (true[ends[:, 1]] - true[ends[:, 0]])[..., 3]
+        np.testing.assert_allclose(shifts, moved, atol=0.15)
+
+
+def test_given_matrices_with_channels_masks_and_large_overlaps(tmp_path, monkeypatch):
+    """From files as from memory, downsampled, and with voxels that are not valid."""
+    from beam_volumes.ops.geometry.registration import tiles as module
+
+    tiles, given, true = stage_of_matrices("mixed", "translation", (2.5, 1.0, 1.0))
+    rng = np.random.default_rng(0)
+    names = [n for a in "zyx" for n in (*(f"m_{a}{b}" for b in "zyx"), a)]
+
+    def error_of(table):
+        found = columns(table, names).reshape(-1, 3, 4)
+        return corner_error(found, true, tiles[0].shape, "translation")
+
+    stored = []
+    for k, tile in enumerate(tiles):
+        other = bv.open(rng.integers(0, 255, tile.shape, "u1"), voxel_size=(2.5, 1, 1), unit="um")
+        both = bv.stack([other, tile], names=["noise", "tissue"])
+        bv.compute(both.to(tmp_path / f"{k}.zarr", chunks=(7, 20, 30)))
+        stored.append(bv.open(tmp_path / f"{k}.zarr"))
+    expected, _ = bv.register_tiles(tiles, given, max_shift=8)
+    for channel in ("tissue", 1, -1):
+        table, _ = bv.register_tiles(stored, given, max_shift=8, channel=channel)
+        assert table.to_pyarrow().equals(expected.to_pyarrow())
+    fused = bv.fuse(stored, table)
+    assert fused.channels == ("noise", "tissue")
+    black = []
+    for tile in map(np.asarray, tiles):
+        holes = ndi.gaussian_filter(rng.normal(size=tile.shape), 3)
+        black.append(np.where(holes > 0.03, 0, tile).astype("u1"))
+    again = [bv.open(tile, voxel_size=(2.5, 1, 1), unit="um") for tile in black]
+    table, _ = bv.register_tiles(again, given, max_shift=8, nodata=0)
+    assert error_of(table) < 0.2
+    masked, _ = bv.register_tiles(again, given, max_shift=8, mask=[tile > 0 for tile in black])
+    assert masked.to_pyarrow().equals(table.to_pyarrow())
+    monkeypatch.setattr(module, "_MAX_VOXELS", 20_000)
+    table, _ = bv.register_tiles(tiles, given, max_shift=8)
+    assert error_of(table) < 0.4
+    needs = module.needs_of_tiles(tiles, given, max_shift=8)
+    assert needs.sweep is not None and needs.compared >= 10_000
+
+
+def test_tiles_of_other_scales_are_compared_at_the_scale_of_the_first():
+    """A tile with half the voxels along each axis; and views along different axes do overlap."""
+    world = tissue((24, 120, 150), 3)
+    left, right = world[:, :, :90], world[2:, 3:, 70:]
+    shrunk = right.reshape(11, 2, *right.shape[1:])[:, :, :116].mean(axis=1)
+    shrunk = shrunk.reshape(11, 58, 2, 40, 2).mean(axis=(2, 4))
+    half = np.c_[2 * np.eye(3), (2.5 + 1, 3.5 - 1, 70.5 + 2)]
+    for tiles, where in (
+        ((left, shrunk), [np.eye(3, 4), half]),
+        ((shrunk, left), [half, np.eye(3, 4)]),
+    ):
+        table, _ = bv.register_tiles([t.astype("f4") for t in tiles], where, max_shift=6)
+        found = columns(table, "zyx")
+        distance = (found[1] - found[0]) * (1 if tiles[1] is shrunk else -1)
+        np.testing.assert_allclose(distance, (2.5, 3.5, 70.5), atol=0.1)
+
+
 def test_many_tiles_are_paired_quickly():
     """A pair for each neighbour, found by sorting."""
     from beam_volumes.ops.geometry.registration.tiles import TilePairs
 
     grid = np.array(list(itertools.product(range(20), range(20), range(20)))) * 9.0
     one = bv.open(np.zeros((10, 10, 10), "u1"))
-    pairs = TilePairs([one] * len(grid), grid, np.ones(3)).pairs
+    linear = np.tile(np.eye(3), (len(grid), 1, 1))
+    pairs = TilePairs([one] * len(grid), grid, linear, np.ones(3)).pairs
     neighbours = np.array([grid[j] - grid[i] for i, j in pairs])
     assert (abs(neighbours) <= 9).all()
     steps = [s for s in itertools.product((-9, 0, 9), repeat=3) if s > (0, 0, 0)]
@@ -428,6 +559,22 @@ def test_points_with_wrong_pairs():
             "subvoxel=False does not go with model='rigid'",
         ),
         (lambda v: bv.register_tiles([v, v[0]], np.zeros((2, 3))), "tile 1 has the axes y x"),
+        (
+            lambda v: bv.register_tiles([v], [2 * np.eye(3, 4)], subvoxel=False),
+            "subvoxel=False does not go with matrices in positions",
+        ),
+        (
+            lambda v: bv.register_tiles([bv.stack([v, v])], [(0, 0, 0)]),
+            r"tile 0 has 2 channels \(0, 1\); select the one to compare with channel=",
+        ),
+        (
+            lambda v: bv.register_tiles([bv.stack([v, v])], [(0, 0, 0)], channel="b"),
+            "channel='b' is not a channel of tile 0, which has the channels 0, 1",
+        ),
+        (
+            lambda v: bv.register_tiles([v], [(0, 0, 0)], channel=0),
+            "channel=0 is not a channel of tile 0, which has no channel axis",
+        ),
         (lambda v: bv.register(v, v[0]), "axes z y x and y x"),
         (
             lambda v: bv.register(v, np.ones((3, 6, 7), "u1")),

@@ -118,12 +118,16 @@ def _distance(u, n):
 
 
 @kernel
-def _weight(u, n, blending):
-    """The factor of a tile's weight along one axis."""
+def _weight(u, n, blending, width):
+    """The factor of a tile's weight along one axis, which is 1 from the distance ``width`` of its border.
+
+    If ``width`` is infinite, weights of linear blending are distances.
+    """
     if blending == 0:
-        return _distance(u, n)
+        return _distance(u, n) if width == np.inf else min(1.0, _distance(u, n) / width)
     if blending == 1:
-        return 0.5 - 0.5 * cos_value(np.pi * min(1.0, _distance(u, n) / (0.5 * (n + 1))))
+        width = min(width, 0.5 * (n + 1))
+        return 0.5 - 0.5 * cos_value(np.pi * min(1.0, _distance(u, n) / width))
     return 1.0
 
 
@@ -186,17 +190,18 @@ def _is_scaled(inverse):
 
 @kernel
 def blend(
-    data, begins, boxes, bounds, inverse, shift, extent, gain, offset, start, order, blending, fill,
-    out,
+    data, begins, boxes, bounds, inverse, shift, extent, gain, offset, start, order, blending, width,
+    fill, out,
 ):  # fmt: skip
     """Blend parts of tiles into a box of the result, at ``start``, which is ``fill`` where no tile is."""
     # ``data`` has the voxels of all parts, in C order one after the other; part t begins at ``begins[t]`` and
-    # has the voxels ``boxes[t]`` of its tile. ``fill`` is float64. ``out`` is C-contiguous, of three axes.
+    # has the voxels ``boxes[t]`` of its tile. ``fill`` is float64. ``width``, float64 (parts, 3), is that
+    # of `_weight`. ``out`` is C-contiguous, of three axes.
     depth, rows, cols = out.shape
     sums = np.empty((3, cols), np.float64)  # of weighted values, of weights, and the latest value
     count = np.empty(cols, np.int64)
     places, factors, is_scaled = _along_x(
-        bounds, inverse, shift, extent, start[2], order, blending, cols
+        bounds, inverse, shift, extent, start[2], order, blending, width, cols
     )
     for k in range(depth):
         z = start[0] + k
@@ -213,12 +218,13 @@ def blend(
                     _add_scaled_row(
                         data, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
                         gain[t], offset[t], z, y, start[2], order, blending,
-                        places[t], factors[t], sums, count,
+                        width[t], places[t], factors[t], sums, count,
                     )  # fmt: skip
                 else:
                     _add_row(
                         data, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
-                        gain[t], offset[t], z, y, start[2], order, blending, sums, count,
+                        gain[t], offset[t], z, y, start[2], order, blending, width[t], sums,
+                        count,
                     )  # fmt: skip
             _finish(sums, count, fill, out[k, r])
 
@@ -239,7 +245,7 @@ def _finish(sums, count, fill, row):
 
 
 @kernel
-def _along_x(bounds, inverse, shift, extent, x0, order, blending, cols):
+def _along_x(bounds, inverse, shift, extent, x0, order, blending, width, cols):
     """For each column and tile: its coordinate, or -1 outside, and its factor of the weight."""
     places = np.full((len(bounds), cols), -1.0)
     factors = np.ones((len(bounds), cols))
@@ -251,7 +257,7 @@ def _along_x(bounds, inverse, shift, extent, x0, order, blending, cols):
             u = shift[t, 2] + inverse[t, 2, 2] * (x0 + x)
             if -0.5 <= u < n - 0.5:
                 places[t, x] = np.floor(u + 0.5) if order == 0 else min(max(u, 0.0), n - 1.0)
-                factors[t, x] = _weight(u, n, blending)
+                factors[t, x] = _weight(u, n, blending, width[t, 2])
     return places, factors, is_scaled
 
 
@@ -285,7 +291,7 @@ def _lines(begin, box, a, b, fa, fb):
 @row_kernel
 def _add_scaled_row(
     data, begin, box, bounds, inverse, shift, extent, gain, offset, z, y, x0, order, blending,
-    places, factors, sums, count,
+    width, places, factors, sums, count,
 ):  # fmt: skip
     """Add a tile that is moved or scaled to a row of the result."""
     w, v = shift[0] + inverse[0, 0] * z, shift[1] + inverse[1, 1] * y
@@ -294,7 +300,8 @@ def _add_scaled_row(
     a, fa = _located(w, extent[0], order)
     b, fb = _located(v, extent[1], order)
     lines = _lines(begin, box, a, b, fa, fb)
-    weight = _weight(w, extent[0], blending) * _weight(v, extent[1], blending)
+    weight = _weight(w, extent[0], blending, width[0])
+    weight *= _weight(v, extent[1], blending, width[1])
     for x in range(max(0, bounds[0] - x0), min(count.size, bounds[1] - x0)):
         u = places[x]
         if u < 0.0 or (blending == 4 and count[x]):
@@ -307,7 +314,7 @@ def _add_scaled_row(
 @row_kernel
 def _add_row(
     data, begin, box, bounds, inverse, shift, extent, gain, offset, z, y, x0, order, blending,
-    sums, count,
+    width, sums, count,
 ):  # fmt: skip
     """Add any tile to a row of the result."""
     nz, ny, nx = extent
@@ -329,5 +336,6 @@ def _add_row(
         c, fc = _located(u, nx, order)
         lines = _lines(begin, box, a, b, fa, fb)
         value = _value(data, lines, c, fa, fb, fc) * gain + offset
-        weight = _weight(w, nz, blending) * _weight(v, ny, blending) * _weight(u, nx, blending)
+        weight = _weight(w, nz, blending, width[0]) * _weight(v, ny, blending, width[1])
+        weight *= _weight(u, nx, blending, width[2])
         _add(value, weight, x, blending, sums, count)

@@ -1,4 +1,6 @@
-"""Fusion of overlapping tiles with voxels that are not valid; see `beam_volumes.kernels.geometry.fusion`.
+"""Fusion of overlapping tiles with voxels that are not valid, or weights of voxels.
+
+See `beam_volumes.kernels.geometry.fusion`.
 
 A position belongs to a tile if its nearest voxel is valid. It is interpolated between the valid voxels around
 it. Weights also decrease to zero towards voxels that are not valid.
@@ -12,6 +14,8 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 
 #: The distance of a voxel to the nearest one that is not valid, from which its weight does not decrease.
 FADE = 8
+#: Added to weights of voxels: if all of them are 0, the other factors decide.
+_TINY_WEIGHT = 1e-200
 
 
 @kernel
@@ -72,8 +76,8 @@ def _mean(data, near, lines, c, fa, fb, fc):
 
 @row_kernel
 def _add_row(
-    data, near, begin, box, bounds, inverse, shift, extent, gain, offset, z, y, x0, order, blending,
-    sums, count,
+    data, near, content, begin, box, bounds, inverse, shift, extent, gain, offset, z, y, x0, order, blending,
+    width, sums, count,
 ):  # fmt: skip
     """Add the valid voxels of a tile to a row of the result."""
     nz, ny, nx = extent
@@ -106,18 +110,23 @@ def _add_row(
             value = _value(data, lines, c, fa, fb, fc)
         else:
             value = _mean(data, near, lines, c, fa, fb, fc)
-        weight = _weight(w, nz, blending) * _weight(v, ny, blending) * _weight(u, nx, blending)
-        _add(value * gain + offset, weight * _faded(distance, blending), x, blending, sums, count)
+        weight = _weight(w, nz, blending, width[0]) * _weight(v, ny, blending, width[1])
+        weight *= _weight(u, nx, blending, width[2])
+        weight *= _faded(distance, blending)
+        if content.size > 0:
+            weight *= _value(content, lines, c, fa, fb, fc) + _TINY_WEIGHT
+        _add(value * gain + offset, weight, x, blending, sums, count)
 
 
 @kernel
 def blend_valid(
-    data, near, begins, boxes, bounds, inverse, shift, extent, gain, offset, start, order, blending,
-    fill, out,
+    data, near, content, begins, boxes, bounds, inverse, shift, extent, gain, offset, start, order, blending,
+    width, fill, out,
 ):  # fmt: skip
     """Blend valid voxels of tiles into a box of the result, with the parameters of `blend`.
 
-    ``near`` has the result of `fade` for each voxel of ``data``.
+    ``near`` has the result of `fade` for each voxel of ``data``. ``content`` has a factor of the weight for
+    each voxel; without factors, it is empty.
     """
     depth, rows, cols = out.shape
     sums = np.empty((3, cols), np.float64)
@@ -134,7 +143,8 @@ def blend_valid(
                 if y < bounds[t, 1, 0] or y >= bounds[t, 1, 1]:
                     continue
                 _add_row(
-                    data, near, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
-                    gain[t], offset[t], z, y, start[2], order, blending, sums, count,
+                    data, near, content, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
+                    gain[t], offset[t], z, y, start[2], order, blending, width[t],
+                    sums, count,
                 )  # fmt: skip
             _finish(sums, count, fill, out[k, r])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,8 @@ from beam_volumes.storage.sources.tiles import fused, inverted
 
 #: Positions that are this close to a whole voxel, in voxels, are rounded to it.
 _WHOLE = 1e-6
+#: The largest standard deviation of weights by content, in voxels.
+_MAX_SIGMA = 64
 
 
 @documented
@@ -36,6 +38,10 @@ def fuse(
     shape: Sequence[int] | None = None,
     voxel_size: float | Sequence[float] | None = None,
     blending: str = "linear",
+    blend_width: float | str | Sequence[float | str] | None = None,
+    weights: str | None = None,
+    content_sigma: float | str | Sequence[float | str] | None = None,
+    per_frame: bool = False,
     order: int = 1,
     fill: float = 0,
     dtype: DTypeLike | None = None,
@@ -52,9 +58,10 @@ def fuse(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Opened tiles with the same dtype, axes and channels. A tile extends half a voxel beyond the
-        centres of its outer voxels. Tiles with channels are fused channel by channel. Tiles with a
-        different voxel size from the first need matrices that scale them, or ``physical=True``.
+        Opened tiles with the same dtype, axes, channels and time points. A tile extends half a
+        voxel beyond the centres of its outer voxels. Channels and time points are fused one by one.
+        Tiles with a different voxel size from the first need matrices that scale them, or
+        ``physical=True``.
     transforms : array_like, table, path or None
         For each tile, the position of its first voxel, or a matrix that maps its indices to
         positions. A matrix is square, or homogeneous with the position in its last column.
@@ -75,6 +82,22 @@ def fuse(
         to the distance from the tile's border along each axis, so they change linearly from one
         tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile in the
         given order.
+    blend_width : float, str or sequence of these, optional
+        The distance from a tile's border at which weights of ``"linear"`` and ``"cosine"`` stop
+        increasing: a number of voxels of the tile, or a length such as ``"2 um"``; one for all axes
+        or one per axis. By default, weights increase to the tile's centre. Distances begin one
+        voxel outside of the tile, so a width of 1 voxel is the mean.
+    weights : {"content"}, optional
+        Whether weights also depend on voxels. With ``"content"``, they are multiplied by the local
+        variance, so a sharp tile outweighs a blurred one, and details of slightly misaligned tiles
+        appear once. For all blending but ``"max"`` and ``"first"``.
+    content_sigma : float, str or sequence of these, optional
+        For ``weights="content"``: the standard deviation of the Gaussian that computes the local
+        mean, in voxels or as a length; 4 voxels by default. Squared deviations are smoothed with
+        twice this. Use about the size of the smallest details.
+    per_frame : bool, default: False
+        Whether the tiles move in time: ``transforms`` is then a list of transforms of all tiles, one
+        for each time point. Otherwise, all time points have the same transforms.
     order : {0, 1}, default: 1
         The order of interpolation: 0 is the nearest voxel of a tile, 1 is linear. Positions within
         1e-6 of an integer are rounded; voxels are then copied, not interpolated.
@@ -103,9 +126,9 @@ def fuse(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
-        is computed instead of opened. If a mask differs from its tile in shape, axes or voxel size,
-        or the number of masks is wrong.
+        If a parameter is out of range, the tiles differ in axes, channels, time points or voxel
+        size, or a tile is computed instead of opened. If a mask differs from its tile in shape,
+        axes or voxel size, or the number of masks is wrong.
     TypeError
         If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
         different dtypes, or are bool and would be interpolated or averaged. If a mask has floats.
@@ -123,6 +146,13 @@ def fuse(
     blocks of the result. If several runs need the result, write it once. Values are computed as
     float64, from positions in the whole volume, and summed in the order of the tiles.
 
+    With ``weights="content"``, variances are computed in each tile, from all its valid voxels in
+    about nine ``content_sigma`` around a voxel. Blocks are then about 4 MiB, read this margin, and
+    need seven floating-point numbers for each voxel that is read, which the plan includes.
+
+    All time points have one shape, which covers the tiles of all of them. A mask is used for all
+    channels and time points of its tile.
+
     With ``mask`` or ``nodata``, a tile covers a position if its nearest voxel is valid. Values are
     interpolated between valid voxels only. Weights of ``"linear"`` and ``"cosine"`` also decrease
     within 8 voxels of voxels that are not valid. Distances are sums of steps along the axes, also
@@ -133,6 +163,10 @@ def fuse(
     ----------
     S. Preibisch, S. Saalfeld and P. Tomancak, "Globally optimal stitching of tiled 3D microscopic
     image acquisitions", Bioinformatics 25, 2009.
+
+    S. Preibisch, T. Rohlfing, M. P. Hasak and P. Tomancak, "Mosaicing of single plane illumination
+    microscopy images using groupwise registration and fast content-based image fusion", Proc. SPIE
+    6914, 2008.
 
     Examples
     --------
@@ -159,24 +193,34 @@ def fuse(
             f"fuse: physical=True or transforms={transforms!r} needs the voxel size of the tiles; open "
             "them with voxel_size=, or give transforms in voxels"
         )
-    matrices = _matrices(opened, which, space, transforms)
+    sets = [
+        _matrices(opened, which, space, given, name)
+        for given, name in _sets(transforms, first.space.times, per_frame)
+    ]
     if of_tiles is not None and not physical:
-        _check_scales(of_tiles, matrices[0], opened, which)
+        for matrices, _ in sets:
+            _check_scales(of_tiles, matrices, opened, which)
     masks = [] if mask is None else masks_of(mask, [opened[k] for k in which], "fuse", "tile")
-    grid = _Grid.of(opened, which, space, of_tiles, matrices, physical, voxel_size)
-    start, whole = grid.bounding_box() if shape is None else ([0, 0, 0], _shape(first, shape))
+    grids = [
+        _Grid.of(opened, which, space, of_tiles, matrices, physical, voxel_size)
+        for matrices in sets
+    ]
+    grid = grids[0]
+    start, whole = _bounding_box(grids) if shape is None else ([0, 0, 0], _shape(first, shape))
     check_indexable(whole, "fuse: the extent of all tiles")
     made: dict[str, Any] = {
         "shape": triple(whole),
         "dtype": target,
-        "space": replace(grid.space(start), leading=(), channels=()),
-        "matrices": grid.inverse(start),
+        "space": grid.space(start).of_one("c"),
+        "matrices": _stacked(grid.inverse(start) for grid in grids),
         "corrections": tuple(
             _of_tiles(value, count, what) for value, what in ((gain, "gain"), (offset, "offset"))
         ),
         "order": order,
         "blending": blending,
         "fill": constant_in(target, fill, "fill", "fuse"),
+        "width": _widths(opened, which, blend_width, blending),
+        "sigmas": _sigmas(opened, weights, content_sigma, blending),
         "masks": _sources_of(masks),
         "nodata": nodata_of(nodata, first.dtype, "fuse"),
     }
@@ -196,7 +240,7 @@ def fuse(
 def _alike(tiles: Sequence[Any]) -> tuple[list[Volume], np.ndarray]:
     """Return the different objects among tiles, if they are alike, and the number of each tile.
 
-    They have one dtype, axes and channels, and no axis of time.
+    They have one dtype, axes, channels and number of time points.
     """
     given = list(tiles)  # keeps objects of a lazy sequence, and so their ids
     numbers = dict[int, int]()
@@ -206,10 +250,6 @@ def _alike(tiles: Sequence[Any]) -> tuple[list[Volume], np.ndarray]:
     at = np.unique(which, return_index=True)[1].tolist()
     opened = [as_volume(given[k]) for k in at]
     first = opened[0]
-    if first.space.times:
-        raise ValueError(
-            "fuse: the tiles have a time axis; select one time point of each tile, such as tile[0]"
-        )
     for k, v in zip(at, opened, strict=True):
         refuse_empty(v, "fuse")
         if v.dtype != first.dtype:
@@ -222,6 +262,11 @@ def _alike(tiles: Sequence[Any]) -> tuple[list[Volume], np.ndarray]:
                 f"fuse: tile {k} has the axes {' '.join(v.axes)} and {len(v.nodes)} channels, and "
                 f"tile 0 {' '.join(first.axes)} and {len(first.nodes)}; choose the same channels "
                 "of each with sel(c=)"
+            )
+        if v.space.times != first.space.times:
+            raise ValueError(
+                f"fuse: tile {k} has {v.space.times} time points, and tile 0 {first.space.times}; select "
+                "the same ones of each, such as tile[:5]"
             )
     return opened, which
 
@@ -262,6 +307,93 @@ def _check_dtype(dtype: np.dtype, order: int, blending: str) -> None:
         raise TypeError(
             'fuse: bool tiles cannot be averaged; use order=0 and blending="max" or "first"'
         )
+
+
+def _sets(transforms: Any, times: int, per_frame: bool) -> list[tuple[Any, str]]:
+    """Return the transforms of all time points, or of each, and their name for messages."""
+    if not isinstance(per_frame, (bool, np.bool_)):
+        raise TypeError(f"fuse: per_frame={per_frame!r} is neither True nor False")
+    if not per_frame:
+        return [(transforms, "transforms")]
+    if not times:
+        raise ValueError(
+            "fuse: per_frame=True needs tiles with a time axis; without it, give one set of transforms"
+        )
+    is_list = isinstance(transforms, Sequence | np.ndarray) and not isinstance(
+        transforms, str | bytes
+    )
+    if not is_list or len(transforms) != times:
+        given = f"{len(transforms)} entries" if is_list else f"the type {type(transforms).__name__}"
+        raise ValueError(
+            f"fuse: per_frame=True needs a list of {times} sets of transforms, one for each time point, and "
+            f"transforms has {given}"
+        )
+    return [(given, f"transforms[{t}]") for t, given in enumerate(transforms)]
+
+
+def _widths(
+    opened: Sequence[Volume], which: np.ndarray, blend_width: Any, blending: str
+) -> np.ndarray:
+    """Return for each tile and axis the distance from its border where weights become 1, in voxels."""
+    widths = np.full((len(opened), 3), np.inf)
+    if blend_width is None:
+        return widths[which]
+    if blending not in ("linear", "cosine"):
+        raise ValueError(
+            f"fuse: blend_width={blend_width!r} does not go with blending={blending!r}, which has no "
+            'weights; use blending="linear" or "cosine"'
+        )
+    for k, v in enumerate(opened):
+        visible = list(v.space.visible)
+        found = np.array(par.lengths(v, blend_width, visible, "blend_width"))[visible]
+        if not (found > 0).all():
+            raise ValueError(
+                f'fuse: blend_width={blend_width!r} is not positive; use blending="first" to cut tiles'
+            )
+        widths[k, visible] = found
+    return widths[which]
+
+
+def _sigmas(
+    opened: Sequence[Volume], weights: Any, content_sigma: Any, blending: str
+) -> tuple[float, float, float] | None:
+    """Return the standard deviations of weights by content, in voxels."""
+    if weights is None:
+        if content_sigma is not None:
+            raise ValueError(
+                f'fuse: content_sigma={content_sigma!r} has no effect without weights="content"; add it'
+            )
+        return None
+    if weights != "content":
+        raise ValueError(f'fuse: weights={weights!r} is not available; use "content" or None')
+    if blending in ("max", "first"):
+        raise ValueError(
+            f'fuse: weights="content" does not go with blending={blending!r}, which has no weights; use '
+            'blending="linear", "cosine" or "mean"'
+        )
+    found = set()
+    for v in opened:
+        visible = list(v.space.visible)
+        given = 4.0 if content_sigma is None else content_sigma
+        z, y, x = par.lengths(v, given, visible, "content_sigma")
+        if not any((z, y, x)) or max(z, y, x) > _MAX_SIGMA:
+            raise ValueError(
+                f"fuse: content_sigma={content_sigma!r} is not between 0 and {_MAX_SIGMA} voxels; larger "
+                "details need a downsampled volume"
+            )
+        found.add((z, y, x))
+    if len(found) > 1:
+        raise ValueError(
+            f"fuse: content_sigma={content_sigma!r} differs in voxels, since the tiles have different voxel "
+            "sizes; give a number of voxels"
+        )
+    return found.pop()
+
+
+def _stacked(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return arrays with an entry for each time point."""
+    inverse, shift = zip(*pairs, strict=True)
+    return np.stack(inverse), np.stack(shift)
 
 
 def _source(tile: Volume, channel: int, which: np.ndarray, k: int) -> Any:
@@ -312,7 +444,7 @@ def _shape(first: Volume, shape: Sequence[int]) -> list[int]:
 
 
 def _matrices(
-    opened: Sequence[Volume], which: np.ndarray, space: Space, transforms: Any
+    opened: Sequence[Volume], which: np.ndarray, space: Space, transforms: Any, what: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a matrix, (tiles, 3, 3), and a position, (tiles, 3), for each tile."""
     visible, tiles = list(space.visible), len(which)
@@ -320,7 +452,7 @@ def _matrices(
     if transforms is None:
         places[:] = np.array([v.space.in_unit(space.unit).origin for v in opened])[which]
         return matrices, places
-    found = matrices_of(transforms, space.axes, tiles, "fuse", "tiles")
+    found = matrices_of(transforms, space.axes, tiles, "fuse", "tiles", what)
     matrices[:, np.array(visible)[:, None], visible], places[:, visible] = found
     return matrices, places
 
@@ -368,15 +500,11 @@ class _Grid:
         place = np.where(abs(place - rounded) < _WHOLE, rounded, place)
         return cls(space, forward, place, np.array([v.grid_shape for v in opened])[which], step)
 
-    def bounding_box(self) -> tuple[list[int], list[int]]:
-        """Return the first voxel of the box of all tiles, and its shape."""
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lowest and the highest position that a tile covers."""
         middle = np.einsum("tab,tb->ta", self.forward, (self.extent - 1) / 2) + self.place
         reach = np.einsum("tab,tb->ta", abs(self.forward), self.extent / 2)
-        low = np.ceil((middle - reach).min(axis=0) - _WHOLE)
-        high = np.ceil((middle + reach).max(axis=0) - _WHOLE)
-        if max(abs(low).max(), abs(high).max()) >= 2**53:
-            raise ValueError("fuse: the positions are too large to index voxels")
-        return [int(n) for n in low], [max(1, int(n)) for n in high - low]
+        return (middle - reach).min(axis=0), (middle + reach).max(axis=0)
 
     def inverse(self, start: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Return the maps from the result, which begins at voxel ``start``, to the tiles."""
@@ -395,3 +523,13 @@ class _Grid:
         dz, dy, dx = (np.array(own or (1.0, 1.0, 1.0)) * self.step).tolist()
         origin = (dz * start[0], dy * start[1], dx * start[2])
         return replace(self.tiles, voxel_size=None if own is None else (dz, dy, dx), origin=origin)
+
+
+def _bounding_box(grids: Sequence[_Grid]) -> tuple[list[int], list[int]]:
+    """Return the first voxel of the box of all tiles at all time points, and its shape."""
+    lowest, highest = zip(*(grid.bounds() for grid in grids), strict=True)
+    low = np.ceil(np.min(lowest, axis=0) - _WHOLE)
+    high = np.ceil(np.max(highest, axis=0) - _WHOLE)
+    if max(abs(low).max(), abs(high).max()) >= 2**53:
+        raise ValueError("fuse: the positions are too large to index voxels")
+    return [int(n) for n in low], [max(1, int(n)) for n in high - low]

@@ -231,6 +231,8 @@ class Source:
             part = whole.point(axis, at) if isinstance(at, int) else whole.span(axis, *at)
             return replace(self.reader, source=part)
         reader = self.reader
+        if (along_time := getattr(reader, "along_time", None)) is not None:
+            return along_time(at)  # type: ignore[no-any-return]
         if not isinstance(reader, PointReader):
             every = (None,) * len(self.leading)
             reader = PointReader(reader, every, self.leading_chunk, self.chunk_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,15 +14,18 @@ import tensorstore as ts
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
 from beam_volumes.kernels.casting import kernel_dtype
+from beam_volumes.kernels.geometry.content import ARRAYS, content_dtype, local_variance, radii
 from beam_volumes.kernels.geometry.fusion import BLENDINGS, blend, tile_boxes, voxels_of_cells
 from beam_volumes.kernels.geometry.masked_fusion import FADE, blend_valid, fade
 from beam_volumes.storage.places.context import callback, threads, waiting_context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec
-from beam_volumes.storage.sources.source import Source, TokenOfFields
+from beam_volumes.storage.sources.source import ForwardingReader, Source, TokenOfFields
 
 #: Target bytes of a cell of the result, which is read and blended at a time.
 CELL_BYTES = 16 << 20
+#: The same if voxels around a cell are also read and filtered, in more memory than the cell.
+CONTENT_BYTES = 4 << 20
 #: Rounding errors of the range that a tile covers, in voxels.
 _MARGIN = 1e-6
 
@@ -43,6 +46,9 @@ class TilesReader(TokenOfFields):
     blending: str
     fill: float
     cell: Triple  #: The shape that is read and blended at a time
+    width: np.ndarray  #: (tiles, 3); where weights become 1: see `kernels.geometry.fusion.blend`
+    #: The voxels of tiles that a cell needs at most in other time points, which share the plan
+    reserved: int = 0
 
     @cached_property
     def portable(self) -> bool:
@@ -60,7 +66,7 @@ class TilesReader(TokenOfFields):
     def decode_bytes(self) -> int:
         """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
         inner = max(max(part.decode_bytes, 2 * part.chunk_bytes) for part in self._sources)
-        voxels = self._voxels_of_cells[0] + math.prod(self.cell)
+        voxels = self.voxels_needed + math.prod(self.cell)
         return voxels * self._itemsize + inner
 
     @cached_property
@@ -136,6 +142,7 @@ class TilesReader(TokenOfFields):
             start,
             self.order,
             BLENDINGS[self.blending],
+            self.width[tiles],
             self.fill,
             result,
         )
@@ -176,6 +183,11 @@ class TilesReader(TokenOfFields):
         return np.array([part.read_unit for part in self.parts], np.int64)[self.which]
 
     @property
+    def voxels_needed(self) -> int:
+        """The voxels of tiles that a cell needs at most, of all time points."""
+        return max(self.reserved, self._voxels_of_cells[0])
+
+    @property
     def _itemsize(self) -> int:
         return max(kernel_dtype(d).itemsize for d in (self.parts[0].dtype, self.dtype))
 
@@ -189,11 +201,14 @@ class TilesReader(TokenOfFields):
 
 @dataclass(frozen=True, eq=False)
 class ValidTilesReader(TilesReader):
-    """Tiles with voxels that are not valid."""
+    """Tiles with voxels that are not valid, or weights by content."""
 
-    masks: tuple[Source, ...]  #: The different masks
-    which_mask: np.ndarray  #: (tiles,); the number of each tile's mask, or -1
-    nodata: Any  #: The value of voxels that are not valid, of the dtype of the tiles; or None
+    masks: tuple[Source, ...] = ()  #: The different masks
+    #: (tiles,); the number of each tile's mask, or -1
+    which_mask: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    nodata: Any = None  #: The value of voxels that are not valid, of the dtype of the tiles
+    #: Standard deviations of `kernels.geometry.content`, if weights depend on content
+    sigmas: tuple[float, float, float] | None = None
 
     @property
     def _sources(self) -> tuple[Source, ...]:
@@ -202,14 +217,25 @@ class ValidTilesReader(TilesReader):
     @cached_property
     def decode_bytes(self) -> int:
         """Also the distances of all voxels, and the voxels and the mask of a tile with a margin."""
-        extent = np.ceil(np.einsum("tab,b->ta", abs(self.inverse), self.cell)) + 3 + 2 * FADE
-        margin = int(np.minimum(extent, self._extent).prod(axis=1).max())
+        extent = np.ceil(np.einsum("tab,b->ta", abs(self.inverse), self.cell)) + 3
+        margin = int(np.minimum(extent + 2 * self._margin, self._extent).prod(axis=1).max())
         own = max(source.dtype.itemsize for source in self._sources)
-        return int(super().decode_bytes + self._voxels_of_cells[0] + margin * (2 * own + 3))
+        each, content = 2 * own + 3, 0
+        if self.sigmas is not None:
+            itemsize = content_dtype(self.parts[0].dtype).itemsize
+            each += ARRAYS * itemsize
+            content = self.voxels_needed * itemsize
+        return int(super().decode_bytes + self.voxels_needed + content + margin * each)
 
     @property
     def remark(self) -> str:
-        return f"{super().remark}, without margins of {FADE} voxels around blocks"
+        margin = int(self._margin.max())
+        return f"{super().remark}, without margins of {margin} voxels around blocks"
+
+    @cached_property
+    def _margin(self) -> np.ndarray:
+        """The voxels around a box of a tile that are read, along each axis."""
+        return np.maximum(FADE, radii(self.sigmas or (0.0, 0.0, 0.0)))
 
     def moved(self, move: Callable[[Spec], Spec]) -> ValidTilesReader:
         parts, masks = (
@@ -222,29 +248,78 @@ class ValidTilesReader(TilesReader):
         self, parts: Sequence[tuple[int, np.ndarray, np.ndarray]], data: np.ndarray
     ) -> Callable[..., None]:
         near, begin = np.empty(data.size, np.uint8), 0
+        dtype = self.parts[0].dtype
+        content = np.empty(0 if self.sigmas is None else data.size, content_dtype(dtype))
         for t, box, into in parts:
-            where = near[begin : begin + into.size].reshape(into.shape)
+            part = slice(begin, begin + into.size)
+            where = near[part].reshape(into.shape)
             begin += into.size
-            if self.nodata is None and self.which_mask[t] < 0:
+            is_marked = self.nodata is not None or self.which_mask[t] >= 0
+            if not is_marked and self.sigmas is None:
                 into[...], where[...] = _voxels(self.parts[self.which[t]], box), FADE
                 continue
-            low = np.maximum(box[:, 0] - FADE, 0)
-            high = np.minimum(box[:, 1] + FADE, self._extent[t])
+            low = np.maximum(box[:, 0] - self._margin, 0)
+            high = np.minimum(box[:, 1] + self._margin, self._extent[t])
             outer = np.stack([low, high], axis=1)
             inner = tuple(slice(int(a), int(b)) for a, b in box - low[:, None])
             valid = np.ones(high - low, bool)
             if self.which_mask[t] >= 0:
                 valid &= _voxels(self.masks[self.which_mask[t]], outer) != 0
-            if self.nodata is None:
+            if self.nodata is None and self.sigmas is None:
                 into[...] = _voxels(self.parts[self.which[t]], box)
             else:
                 voxels = _voxels(self.parts[self.which[t]], outer)
-                valid &= voxels == voxels if np.isnan(self.nodata) else voxels != self.nodata
+                if self.nodata is not None:
+                    valid &= voxels == voxels if np.isnan(self.nodata) else voxels != self.nodata
                 into[...] = voxels[inner]
+                if self.sigmas is not None:
+                    known = valid & np.isfinite(voxels) if dtype.kind == "f" else valid
+                    some = known if is_marked or dtype.kind == "f" else None
+                    found = local_variance(voxels, some, self.sigmas)[inner]
+                    content[part] = found.reshape(-1)
             distances = valid.view(np.uint8)
             fade(distances)
             where[...] = distances[inner]
-        return partial(blend_valid, data, near)
+        return partial(blend_valid, data, near, content)
+
+
+@dataclass(frozen=True, eq=False)
+class FramesReader(ForwardingReader):
+    """Tiles with time points; each has its own reader."""
+
+    whole: TilesReader  #: Its parts have all time points
+    inverse: np.ndarray  #: (sets, tiles, 3, 3); one set for all time points, or one for each
+    shift: np.ndarray  #: (sets, tiles, 3)
+    times: tuple[int, int]  #: The range of time points
+
+    @cached_property
+    def inner(self) -> TilesReader:
+        return self.point(0)
+
+    def point(self, at: int) -> TilesReader:
+        """Return the reader of a time point."""
+        t = self.times[0] + at
+        k = t if len(self.inverse) > 1 else 0
+        return replace(
+            self.whole,
+            parts=tuple(part.point("t", t) for part in self.whole.parts),
+            inverse=self.inverse[k],
+            shift=self.shift[k],
+        )
+
+    def along_time(self, at: int | tuple[int, int]) -> TilesReader | FramesReader:
+        """Return the reader of a time point, or a range of them."""
+        if isinstance(at, int):
+            return self.point(at)
+        first = self.times[0]
+        return replace(self, times=(first + at[0], first + at[1]))
+
+    def open(self) -> ts.TensorStore:
+        count = self.times[1] - self.times[0]
+        return ts.stack([self.point(k).open() for k in range(count)])
+
+    def moved(self, move: Callable[[Spec], Spec]) -> FramesReader:
+        return replace(self, whole=self.whole.moved(move))
 
 
 def _voxels(source: Source, box: np.ndarray) -> np.ndarray:
@@ -278,34 +353,65 @@ def fused(
     order: int,
     blending: str,
     fill: float,
+    width: np.ndarray,
     masks: Sequence[Source | None] = (),
     nodata: Any = None,
+    sigmas: tuple[float, float, float] | None = None,
 ) -> Source:
     """Return the volume of some tiles of one dtype; ``which`` has the number of each tile among ``parts``.
 
-    ``matrices`` are ``inverse`` and ``shift`` of `TilesReader`, ``corrections`` are ``gain`` and ``offset``.
+    ``matrices`` are ``inverse`` and ``shift`` of `FramesReader`, ``corrections`` are ``gain`` and ``offset``.
     ``masks`` has a mask or None for each tile.
     """
-    cell = _cell(parts, shape, dtype.itemsize)
-    how = tuple(parts), which, shape, dtype, *matrices, *corrections, order, blending, fill, cell
-    reader = TilesReader(*how)
-    if nodata is not None or any(mask is not None for mask in masks):
+    cell = _cell(parts, shape, dtype.itemsize, CELL_BYTES if sigmas is None else CONTENT_BYTES)
+    own: dict[str, Any] = {
+        "parts": tuple(parts),
+        "which": which,
+        "shape": shape,
+        "dtype": dtype,
+        "inverse": matrices[0][0],
+        "shift": matrices[1][0],
+        "gain": corrections[0],
+        "offset": corrections[1],
+        "order": order,
+        "blending": blending,
+        "fill": fill,
+        "cell": cell,
+        "width": width,
+    }
+    reader = TilesReader(**own)
+    if nodata is not None or sigmas or any(mask is not None for mask in masks):
         known = {id(mask): mask for mask in masks if mask is not None}
         numbers = {key: k for k, key in enumerate(known)}
         which_mask = np.array([numbers.get(id(mask), -1) for mask in masks] or [-1] * len(which))
-        reader = ValidTilesReader(*how, tuple(known.values()), which_mask, nodata)
+        reader = ValidTilesReader(
+            **own,
+            masks=tuple(known.values()),
+            which_mask=which_mask,
+            nodata=nodata,
+            sigmas=sigmas,
+        )
+    encoded = any(source.encoded for source in reader._sources)
+    leading = parts[0].leading
+    if leading:
+        frames = FramesReader(reader, *matrices, (0, leading[0]))
+        if len(matrices[0]) > 1:
+            needed = max(frames.point(k).voxels_needed for k in range(leading[0]))
+            frames = replace(frames, whole=replace(reader, reserved=needed))
     return Source(
         name=f"fusion of {len(which)} tiles ({parts[0].name}, ...)",
         shape=shape,
         dtype=dtype,
         chunk=cell,
         space=space,
-        reader=reader,
-        encoded=any(source.encoded for source in reader._sources),
+        reader=frames if leading else reader,
+        encoded=encoded,
+        leading=leading,
+        leading_chunk=(1,) * len(leading),
     )
 
 
-def _cell(parts: Sequence[Source], shape: Triple, itemsize: int) -> Triple:
+def _cell(parts: Sequence[Source], shape: Triple, itemsize: int, target: int) -> Triple:
     """Return the shape that is read at a time: large compared with the chunks of the tiles.
 
     A cell begins inside of chunks, so along each axis ``1 + chunk / cell`` as many are read.
@@ -315,6 +421,6 @@ def _cell(parts: Sequence[Source], shape: Triple, itemsize: int) -> Triple:
     while True:
         able = [a for a in range(3) if cell[a] < shape[a]]
         axis = min(able, key=lambda a: (cell[a] / chunk[a], -a), default=None)
-        if axis is None or 2 * math.prod(cell) * itemsize > CELL_BYTES:
+        if axis is None or 2 * math.prod(cell) * itemsize > target:
             return (cell[0], cell[1], cell[2])
         cell[axis] = min(shape[axis], 2 * cell[axis])

@@ -38,7 +38,7 @@ class RegisterTiles(beam.PTransform):
     Parameters
     ----------
     tiles : sequence of Volume
-        Tiles with one channel and the same axes, in storage that all workers can read.
+        Tiles with the same axes, in storage that all workers can read.
     positions : array_like, table or path
         For each tile, the approximate position of its first voxel, in voxels.
     model : {"translation", "rigid", "affine"}, default: "translation"
@@ -54,6 +54,8 @@ class RegisterTiles(beam.PTransform):
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels. Only for
         ``model="translation"``.
+    channel : int or str, optional
+        The number or the name of the channel that is compared, if tiles have several.
     mask : Volume or sequence of Volume, optional
         Only voxels with a nonzero mask are compared, as in `beam_volumes.register_tiles`.
     nodata : float, optional
@@ -97,6 +99,7 @@ class RegisterTiles(beam.PTransform):
         min_quality: float = 0.5,
         reference: int | None = None,
         subvoxel: bool = True,
+        channel: int | str | None = None,
         mask: Volume | Sequence[Volume | None] | None = None,
         nodata: float | None = None,
     ):
@@ -111,6 +114,7 @@ class RegisterTiles(beam.PTransform):
             subvoxel,
             mask,
             nodata,
+            channel,
         )
         self.min_quality = check_quality(min_quality, "RegisterTiles")
         for tile in (*self.every.opened, *self.every.masks):

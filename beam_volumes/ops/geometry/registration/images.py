@@ -617,7 +617,7 @@ def refined(
     """Improve a link to a fraction of a voxel; the method of Lucas and Kanade."""
     # The sum of squared differences of the smoothed arrays is minimized by Gauss-Newton steps. Each step also
     # fits a gain and an offset of the intensities. Steps end where the shift differs by more than
-    # ``max_shift`` from the ``expected`` one, or little overlaps.
+    # ``max_shift`` from the ``expected`` one, or little overlaps. ``spacing`` is that of `_generators`.
     near, near_valid = _smoothed(fixed)
     far, far_valid = _smoothed(moving)
     far = ndimage.spline_filter(far, 3, np.float32, mode="mirror")
@@ -683,7 +683,10 @@ def _exponential(change: np.ndarray) -> np.ndarray:
 
 
 def _generators(model: str, spacing: np.ndarray) -> list[np.ndarray]:
-    """Return the matrices that generate the linear part of a model, for indices of voxels."""
+    """Return the matrices that generate the linear part of a model, for indices of voxels.
+
+    ``spacing`` is the voxel size, or the matrix that maps indices to positions in a unit of length.
+    """
     ndim = len(spacing)
     units = []
     for a, b in itertools.product(range(ndim), repeat=2):
@@ -692,7 +695,11 @@ def _generators(model: str, spacing: np.ndarray) -> list[np.ndarray]:
         if model == "affine":
             units.append(unit)
         elif model == "rigid" and a < b:
-            units.append((unit - unit.T) * spacing / spacing[:, None])
+            turn = unit - unit.T
+            if spacing.ndim == 1:
+                units.append(turn * spacing / spacing[:, None])
+            else:
+                units.append(np.linalg.solve(spacing, turn @ spacing))
     return units
 
 

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import ndimage
 
 from beam_volumes.graph.options import reserved
 from beam_volumes.graph.spaces import shared_size
@@ -23,6 +25,7 @@ from beam_volumes.ops.geometry.registration.images import (
     Link,
     Needs,
     check_quality,
+    cleaned,
     contrast_of,
     is_constant,
     marked,
@@ -44,6 +47,10 @@ _MAX_VOXELS = 1 << 21
 _MIN_OVERLAP = 0.1
 #: The range of an overlap's values, relative to the largest one, that counts as constant.
 _EMPTY = float(np.finfo(np.float32).eps)
+#: Voxels around a box of a tile that is resampled, which change its interpolated voxels.
+_SUPPORT = 6
+#: The share of valid voxels between which a voxel is interpolated.
+_INSIDE = 0.999
 #: Residuals of links, in voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
 
@@ -58,6 +65,7 @@ def register_tiles(
     min_quality: float = 0.5,
     reference: int | None = None,
     subvoxel: bool = True,
+    channel: int | str | None = None,
     mask: Volume | Sequence[Volume | None] | None = None,
     nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
@@ -69,18 +77,19 @@ def register_tiles(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Tiles with one channel and the same axes.
+        Tiles with the same axes. If they have several channels, ``channel`` selects one.
     positions : array_like, table or path
-        For each tile, the approximate position of its first voxel, in voxels: one number for each
-        spatial axis. A table, such as a DataFrame or the path of a CSV file, has a column for each
-        axis.
+        For each tile, the approximate position of its first voxel in voxels, with a number for each
+        spatial axis. If tiles are rotated, sheared or scaled, give a matrix for each, as for
+        `fuse`: it maps indices of the tile to positions. A table, such as a DataFrame or the path of
+        a CSV file, has the columns of the first result.
     model : {"translation", "rigid", "affine"}, default: "translation"
         The transformation model: translation, rigid or affine. Rotations of a few degrees are
-        found.
+        found. Given matrices are corrected by such a transformation.
     max_shift : float or sequence of float, default: 20.0
-        The maximum error of the distance between two tiles, in voxels; one number for all axes or
-        one per axis. If a position is wrong by at most n voxels, a distance is wrong by at most 2
-        n.
+        The maximum error of the distance between two tiles, in voxels, along the axes of the
+        positions; one number for all axes or one per axis. If a position is wrong by at most n
+        voxels, a distance is wrong by at most 2 n.
     min_quality : float, default: 0.5
         Minimum correlation of the voxels in the overlap for linking two tiles.
     reference : int, optional
@@ -88,7 +97,11 @@ def register_tiles(
         default, the mean of all positions is kept.
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
-        copies voxels instead of interpolating them. Only for ``model="translation"``.
+        copies voxels instead of interpolating them. Only for ``model="translation"`` without given
+        matrices.
+    channel : int or str, optional
+        The number or the name of the channel that is compared, such as ``"DAPI"``. `fuse` applies
+        the result to all channels.
     mask : Volume, numpy.ndarray or sequence of these, optional
         Only voxels with a nonzero mask are compared: one mask for all tiles, or a list with a mask
         or None for each tile. A mask has the shape of its tile, and bool or integer voxels.
@@ -102,8 +115,8 @@ def register_tiles(
     -------
     positions : ComputedTable
         A row for each tile, in order. ``z``, ``y`` and ``x`` are its position, with a column for
-        each axis. Unless the model is a translation, there are columns for the entries of its
-        matrix, such as ``m_zz``. ``links`` is the number of links to other tiles, and ``residual``
+        each axis. Unless all transformations are translations, there are columns for the entries
+        of its matrix, such as ``m_zz``. ``links`` is the number of links to other tiles, and ``residual``
         is the largest distance in voxels by which a link disagrees in its overlap. ``confirmed`` is
         true if links of the tile are in a loop that agrees. Tiles without links keep their given
         position, and linked tiles keep the mean of their given positions. With ``reference``, all
@@ -119,8 +132,9 @@ def register_tiles(
     ------
     ValueError
         If a parameter is out of range, or there is not one position for each tile. If tiles differ
-        in axes or voxel size, or have several channels, time points or no voxels. If a mask differs
-        from its tile in shape, axes or voxel size, or the number of masks is wrong.
+        in axes or voxel size, or have time points or no voxels. If a tile has several channels and
+        none is selected, or lacks the selected one. If a mask differs from its tile in shape, axes
+        or voxel size, or the number of masks is wrong.
     TypeError
         If a tile or a mask is neither a volume nor an array, or a mask has floats.
 
@@ -141,6 +155,11 @@ def register_tiles(
     in a million. Such a pair is not used if it is in a loop that contradicts itself. Without
     ``reference``, the mean position of all tiles that pairs link does not change. The mean of
     affine matrices is the identity.
+
+    Two tiles with the same given matrix are compared in their own voxels, without interpolation. If
+    their matrices differ, the second tile is resampled to the voxels of the first. The found
+    transformations are composed with the given matrices. The mean of affine corrections is the
+    identity.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All
@@ -173,7 +192,16 @@ def register_tiles(
     >>> volume = bv.fuse([left.astype("f4"), right.astype("f4")], table)
     """
     every = TilePairs.of(
-        tiles, positions, model, max_shift, "register_tiles", reference, subvoxel, mask, nodata
+        tiles,
+        positions,
+        model,
+        max_shift,
+        "register_tiles",
+        reference,
+        subvoxel,
+        mask,
+        nodata,
+        channel,
     )
     quality = check_quality(min_quality, "register_tiles")
     needs = every.needs()
@@ -221,14 +249,48 @@ def needs_of_tiles(
     *,
     model: str = "translation",
     max_shift: float | Sequence[float] = 20.0,
+    channel: int | str | None = None,
     mask: Any = None,
     nodata: float | None = None,
     **others: Any,
 ) -> Needs:
     """Return what `register_tiles` needs."""
     return TilePairs.of(
-        tiles, positions, model, max_shift, "register_tiles", mask=mask, nodata=nodata
+        tiles,
+        positions,
+        model,
+        max_shift,
+        "register_tiles",
+        mask=mask,
+        nodata=nodata,
+        channel=channel,
     ).needs()
+
+
+def of_channel(tiles: Sequence[Volume], channel: Any, name: str) -> list[Volume]:
+    """Return the channel of each tile that is compared."""
+    if not (channel is None or isinstance(channel, str) or par.is_whole(channel)):
+        raise TypeError(f"{name}: channel={channel!r} is neither a number nor a name of a channel")
+    found = []
+    for k, tile in enumerate(map(as_volume, tiles)):
+        if channel is None:
+            if len(tile.nodes) > 1:
+                raise ValueError(
+                    f"{name}: tile {k} has {len(tile.nodes)} channels ({', '.join(tile.channels)}); "
+                    "select the one to compare with channel="
+                )
+            found.append(one_channel(tile))
+            continue
+        try:
+            found.append(tile.sel(c=channel))
+        except (ValueError, IndexError):
+            has = f"the channels {', '.join(tile.channels)}"
+            if not tile.space.has_channels:
+                has = "no channel axis"
+            raise ValueError(
+                f"{name}: channel={channel!r} is not a channel of tile {k}, which has {has}"
+            ) from None
+    return found
 
 
 def unlinked(positions: ComputedTable) -> list[int]:
@@ -241,7 +303,8 @@ class TilePairs:
     """Tiles with given positions, and their pairs."""
 
     opened: Sequence[Volume]
-    given: np.ndarray
+    given: np.ndarray  #: Positions
+    linear: np.ndarray  #: The given matrices
     limits: np.ndarray  #: The maximum error of distances along each axis
     model: str = "translation"
     size: Sequence[float] = (1.0, 1.0, 1.0)  #: The voxel size
@@ -262,12 +325,13 @@ class TilePairs:
         subvoxel: Any = True,
         mask: Any = None,
         nodata: Any = None,
+        channel: Any = None,
     ) -> TilePairs:
         if model not in MODELS:
             raise ValueError(
                 f"{name}: model={model!r} is not available; use one of {', '.join(MODELS)}"
             )
-        opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
+        opened = [refuse_empty(tile, name) for tile in of_channel(tiles, channel, name)]
         if not opened:
             raise ValueError(f"{name}: give at least one tile")
         axes = opened[0].space.axes
@@ -278,8 +342,6 @@ class TilePairs:
                     "need the same spatial axes, and no time axis"
                 )
         matrices, given = matrices_of(positions, axes, len(opened), name, "tiles", "positions")
-        if not np.array_equal(matrices, np.broadcast_to(np.eye(len(axes)), matrices.shape)):
-            raise ValueError(f"{name}: positions has matrices; give the position of each tile")
         visible = opened[0].space.visible
         allowed = par.per_axis(max_shift, visible, 0.0, "max_shift", name)
         limits = [par.positive(allowed[a], "max_shift", name) for a in visible]
@@ -295,9 +357,15 @@ class TilePairs:
                 f"{name}: subvoxel=False does not go with model={model!r}, since matrices interpolate; use "
                 'model="translation"'
             )
+        if not subvoxel and (matrices != np.eye(len(axes))).any():
+            raise ValueError(
+                f"{name}: subvoxel=False does not go with matrices in positions, since they interpolate; "
+                "use subvoxel=True"
+            )
         return cls(
             opened,
             given,
+            matrices,
             np.array(limits),
             model,
             size,
@@ -358,15 +426,17 @@ class TilePairs:
         if self.model == "translation":
             return np.zeros((len(self.limits), 1))
         near, _ = self._boxes(*pair)
-        return corners((s.start, s.stop - 1) for s in near)
+        return np.asarray(
+            self.linear[pair[0]] @ corners((s.start, s.stop - 1) for s in near), np.float64
+        )
 
     def _columns(self, solved: Placed, places: np.ndarray) -> ComputedTable:
         import pyarrow
 
         axes, of_tile = self.opened[0].space.axes, solved.used_by_image
         columns: dict[str, Any] = {a: places[:, n] for n, a in enumerate(axes)}
-        if self.model != "translation":
-            columns |= matrix_columns(solved.matrices, axes)
+        if self.model != "translation" or self._has_matrices:
+            columns |= matrix_columns(solved.matrices @ self.linear, axes)
         columns["links"] = [len(pairs) for pairs in of_tile]
         columns["confirmed"] = solved.confirmed_images
         columns["residual"] = [
@@ -378,7 +448,12 @@ class TilePairs:
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs of tiles that overlap at their given positions, or touch."""
         low = self.given
-        high = low + [v.shape for v in self.opened]
+        shapes = np.array([v.shape for v in self.opened])
+        high = low + shapes
+        if self._has_matrices:
+            low = low + np.einsum("tab,tb->ta", self.linear, (shapes - 1) / 2)
+            reach = np.einsum("tab,tb->ta", abs(self.linear), shapes / 2)
+            low, high = low - reach, low + reach
         order = np.argsort(low[:, 0], kind="stable")
         result = []
         for n, i in enumerate(order):
@@ -386,7 +461,38 @@ class TilePairs:
             others = order[n + 1 : stop]
             near = (low[others] < high[i]).all(axis=1) & (high[others] > low[i]).all(axis=1)
             result += [(min(i, j), max(i, j)) for j in others[near]]
-        return sorted((int(i), int(j)) for i, j in result)
+        pairs = sorted((int(i), int(j)) for i, j in result)
+        return [p for p in pairs if self._overlap(*p)] if self._has_matrices else pairs
+
+    @cached_property
+    def _has_matrices(self) -> bool:
+        return bool((self.linear != np.eye(self.given.shape[1])).any())
+
+    def _overlap(self, i: int, j: int) -> bool:
+        """Whether two tiles overlap along the axes of both."""
+        for a, b in ((i, j), (j, i)):
+            shape, place = self._in_voxels_of(a, b)
+            if (place >= self.opened[a].shape).any() or (place + shape <= 0).any():
+                return False
+        return True
+
+    def _in_voxels_of(self, i: int, j: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the shape of tile ``j`` in voxels of tile ``i``, and its position there.
+
+        If both have the same matrix, this is the tile itself. Otherwise, the shape encloses the tile.
+        """
+        inverse, shape = np.linalg.inv(self.linear[i]), np.array(self.opened[j].shape)
+        place = inverse @ (self.given[j] - self.given[i])
+        if np.array_equal(self.linear[i], self.linear[j]):
+            return shape, place
+        turn = inverse @ self.linear[j]
+        middle, reach = turn @ ((shape - 1) / 2) + place, abs(turn) @ (shape / 2)
+        low = np.ceil(middle - reach)
+        return (np.floor(middle + reach) + 1 - low).astype(int), low
+
+    def _limits_of(self, i: int) -> np.ndarray:
+        """Return the maximum errors along the axes of a tile."""
+        return np.asarray(abs(np.linalg.inv(self.linear[i])) @ self.limits, np.float64)
 
     def link(self, pair: tuple[int, int]) -> Link:
         """Compare two tiles where they may overlap."""
@@ -394,7 +500,10 @@ class TilePairs:
         near, far = self._boxes(i, j)
         factors = _factors([s.stop - s.start for s in near])
         a = np.asarray(self._compared(i, near, factors))
-        b = np.asarray(self._compared(j, far, factors))
+        if np.array_equal(self.linear[i], self.linear[j]):
+            b = np.asarray(self._compared(j, far, factors))
+        else:
+            b = self._resampled(i, j, far, factors)
         if is_constant(a) or is_constant(b):
             return replace(
                 Link.shifted(self.given[j] - self.given[i], 0.0),
@@ -402,16 +511,18 @@ class TilePairs:
                 has_voxels=(bool(np.isfinite(a).any()), bool(np.isfinite(b).any())),
             )
         begun = np.array([s.start for s in near]) - [s.start for s in far]
-        expected = (self.given[j] - self.given[i] - begun) / factors
+        _, place = self._in_voxels_of(i, j)
+        expected = (place - begun) / factors
         a, b = marked(a), marked(b)
-        limits = (self.limits + 0.5) / factors
+        limits = (self._limits_of(i) + 0.5) / factors
         start, of_rivals = translation(a, b, limits, expected=expected, min_overlap=_MIN_OVERLAP)
         link = refined(
             a,
             b,
             start,
             self.model,
-            self.spacing * factors,
+            (self.spacing[:, None] * self.linear[i] if self._has_matrices else self.spacing)
+            * factors,
             limits,
             expected=expected,
             min_overlap=_MIN_OVERLAP,
@@ -424,6 +535,10 @@ class TilePairs:
         first = [s.start for s in near] + (factors - 1) / 2
         matrix = link.matrix * factors[:, None] / factors
         offset = link.offset * factors - begun - (matrix - np.eye(len(first))) @ first
+        if self._has_matrices:
+            linear = self.linear[i]
+            offset = linear @ (offset + place) + self.given[i] - self.given[j]
+            matrix = linear @ matrix @ np.linalg.inv(linear)
         contrast = min(contrast_of(a), contrast_of(b))
         return replace(link, matrix=matrix, offset=offset, contrast=contrast)
 
@@ -433,7 +548,11 @@ class TilePairs:
         for pair in self.pairs:
             both = self._boxes(*pair)
             factors = _factors([s.stop - s.start for s in both[0]])
-            boxes += [(k, box, factors) for k, box in zip(pair, both, strict=True)]
+            boxes.append((pair[0], both[0], factors))
+            if np.array_equal(*self.linear[list(pair)]):
+                boxes.append((pair[1], both[1], factors))
+            else:
+                boxes.append((pair[1], *self._needed(*pair, both[1], factors)[:2]))
         if not boxes:
             return Needs(None, 0, 0, 0, 1, "")
         sizes = [[s.stop - s.start for s in box] for _, box, _ in boxes]
@@ -465,12 +584,51 @@ class TilePairs:
             factors.tolist(),
         )
 
+    def _needed(
+        self, i: int, j: int, far: tuple[slice, ...], factors: np.ndarray
+    ) -> tuple[tuple[slice, ...], np.ndarray, np.ndarray, np.ndarray]:
+        """Return the box of tile ``j`` for a box in voxels of tile ``i``, and its factors.
+
+        Also returns the map from indices of the second to indices of the first, both downsampled.
+        """
+        inverse = np.linalg.inv(self.linear[j])
+        start = self._in_voxels_of(i, j)[1] + [s.start for s in far]
+        turn = inverse @ self.linear[i]
+        offset = turn @ (start + (factors - 1) / 2) + inverse @ (self.given[i] - self.given[j])
+        matrix = turn * factors
+        # A voxel of the tile may be much smaller than the voxels that are compared.
+        lengths = np.linalg.norm(np.linalg.inv(matrix), axis=0)
+        own = np.maximum(1, np.floor(1 / lengths + 0.01)).astype(int)
+        sizes = -(-np.array([s.stop - s.start for s in far]) // factors)
+        at = matrix @ corners((0, n - 1) for n in sizes) + offset[:, None]
+        shape = np.array(self.opened[j].shape)
+        low = np.clip(np.floor(at.min(axis=1)) - _SUPPORT * own, 0, shape - 1).astype(int)
+        high = np.clip(np.ceil(at.max(axis=1)) + _SUPPORT * own + 1, low + 1, shape).astype(int)
+        box = tuple(slice(int(a), int(b)) for a, b in zip(low, high, strict=True))
+        return box, own, matrix / own[:, None], (offset - low - (own - 1) / 2) / own
+
+    def _resampled(self, i: int, j: int, far: tuple[slice, ...], factors: np.ndarray) -> np.ndarray:
+        """Return a box of tile ``j`` in voxels of tile ``i``; voxels outside of the tile are NaN."""
+        box, own, matrix, offset = self._needed(i, j, far, factors)
+        voxels = marked(np.asarray(self._compared(j, box, own)))
+        shape = tuple(-(-(s.stop - s.start) // int(f)) for s, f in zip(far, factors, strict=True))
+        inside = ndimage.affine_transform(
+            np.isfinite(voxels).astype(np.float32), matrix, offset, shape, order=1, mode="constant"
+        )
+        values = ndimage.spline_filter(cleaned(voxels), 3, np.float32, mode="mirror")
+        values = ndimage.affine_transform(
+            values, matrix, offset, shape, order=3, mode="mirror", prefilter=False
+        )
+        values[inside < _INSIDE] = np.nan
+        return values
+
     def _boxes(self, i: int, j: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Return the boxes of both tiles that may overlap, with the maximum error."""
-        shift = np.rint(self.given[j] - self.given[i]).astype(int)
+        """Return the boxes of both tiles that may overlap, with the maximum error, in voxels of the first."""
+        shape, place = self._in_voxels_of(i, j)
+        shift = np.rint(place).astype(int)
         near, far = [], []
         for n, m, s, limit in zip(
-            self.opened[i].shape, self.opened[j].shape, shift, np.ceil(self.limits), strict=True
+            self.opened[i].shape, shape.tolist(), shift, np.ceil(self._limits_of(i)), strict=True
         ):
             near.append(slice(int(max(0, s - limit)), int(min(n, s + m + limit))))
             far.append(slice(int(max(0, -s - limit)), int(min(m, n - s + limit))))
