@@ -167,7 +167,7 @@ def deformed_plane(
 ):  # fmt: skip
     """The voxels of a slice at ``matrix @ (position + displacement) + offset``, float64.
 
-    ``nodes`` are coefficients of cubic B-splines, (2, rows, columns), whose displacement is constant outside.
+    ``nodes`` are coefficients of cubic B-splines, (2, rows, columns). Displacements outside are constant.
     """
     # ``src`` and ``out`` have one slice. Coefficients surround the nodes by one on each side. The first node
     # is at ``first``, and the next ones follow in distances of ``step``. Voxels outside are ``cval``, or the

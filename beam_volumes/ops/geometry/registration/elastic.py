@@ -380,7 +380,7 @@ class _Elastic:
         slow[~linked] = 0.0
         still, fast = (Grid.through(np.zeros(2), self.step, f) for f in (slow, found - slow))
         result = np.zeros_like(found)
-        for z in np.flatnonzero(linked):
+        for z in np.flatnonzero(linked).tolist():
             # The tissue at these nodes was at ``before`` while it moved.
             before = self._nodes
             for _ in range(_INVERSION_STEPS):
