@@ -107,7 +107,7 @@ EAGER |= {
     "plan",
     "generic_filter",
 }
-EAGER |= {"pixel_classifier"}
+EAGER |= {"pixel_classifier", "register_elastic"}
 EAGER |= {"open_tiles", "open_transform", "save_transforms", "tiles_report"}
 FUNCTIONS = {
     name: getattr(bv, name)

@@ -50,9 +50,7 @@ _TREE = (
     "not available, because a tree has as many nodes as the volume has voxels; use `bv.area_opening`, "
     "`bv.diameter_opening` or `bv.h_maxima`"
 )
-_FLOW = (
-    "not available; `bv.register` and `bv.register_slices` fit shifts, rotations and affine maps"
-)
+_FLOW = "not available; `bv.register_elastic` finds displacements within slices, `bv.register` an affine map"
 _PER_LABEL = ", with the same `labels=` and `index=`"
 _SCIKIT_BLOCKS = "use `bv.map_overlap`, which passes blocks with a margin to scikit-image's"
 _RANK_BLOCKS = "use `bv.generic_filter`, which accepts a compiled function of a neighbourhood"

@@ -67,6 +67,7 @@ PUBLIC_NAMES = {
     "ops.geometry.fusion": "fuse",
     "ops.geometry.joining": "concatenate",
     "ops.geometry.rearrange": "coordinates flip pad transpose",
+    "ops.geometry.registration.elastic": "register_elastic",
     "ops.geometry.registration.sequences": "register_frames register_slices",
     "ops.geometry.registration.tiles": "register_tiles",
     "ops.geometry.registration.volumes": "fit_transform register",

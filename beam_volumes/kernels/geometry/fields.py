@@ -1,11 +1,11 @@
-"""Interpolation at positions from a stored field, as in scipy.ndimage.map_coordinates; thin-plate splines."""
+"""Interpolation at positions from stored fields, as in scipy.ndimage.map_coordinates, or from splines."""
 
 import numpy as np
 
 from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.elementary.exp_log import log_value
 from beam_volumes.kernels.geometry.resample import away, place, tap
-from beam_volumes.kernels.geometry.splines import MAX_TAPS, affine_row
+from beam_volumes.kernels.geometry.splines import MAX_TAPS, affine_row, spline_weights
 from beam_volumes.kernels.jit import kernel, row_kernel
 
 
@@ -159,3 +159,69 @@ def _plates_row(total, along, squares, z, y, x0, matrix, offset, points, weights
         for x in range(total.size):
             square = squares[x]
             total[x] += weight * square * log_value(square if square > 0.0 else 1.0)
+
+
+@kernel
+def deformed_plane(
+    src, out, y0, y1, nx, start, shape, at, matrix, offset, nodes, first, step, nearest, edge, cval
+):  # fmt: skip
+    """The voxels of a slice at ``matrix @ (position + displacement) + offset``, float64.
+
+    ``nodes`` are coefficients of cubic B-splines, (2, rows, columns). Displacements outside are constant.
+    """
+    # ``src`` and ``out`` have one slice. Coefficients surround the nodes by one on each side. The first node
+    # is at ``first``, and the next ones follow in distances of ``step``. Voxels outside are ``cval``, or the
+    # nearest voxel of the ``edge``. Scratch: 4 weights and an index for each column, and 2 rows of nodes.
+    outside, height, width = away(cval, out.lines.dtype), shape[1], shape[2]
+    along, weights = np.empty(nx, np.int64), np.empty((nx, 4), np.float64)
+    for x in range(nx):
+        along[x] = _spline_at(at[2] + x, first[1], step[1], nodes.shape[2], weights[x])
+    across, rows = np.empty(4, np.float64), np.empty((2, nodes.shape[2]), np.float64)
+    for y in range(y0, y1):
+        row = out.lines[out.firsts[0] + y, out.left : out.left + nx]
+        begin = _spline_at(at[1] + y, first[0], step[0], nodes.shape[1], across)
+        for a in range(2):
+            for n in range(nodes.shape[2]):
+                total = 0.0
+                for t in range(4):
+                    total += across[t] * nodes[a, begin + t, n]
+                rows[a, n] = total
+        for x in range(nx):
+            own_y, own_x = np.float64(at[1] + y), np.float64(at[2] + x)
+            by_y, by_x = 0.0, 0.0
+            for t in range(4):
+                by_y += weights[x, t] * rows[0, along[x] + t]
+                by_x += weights[x, t] * rows[1, along[x] + t]
+            own_y, own_x = own_y + by_y, own_x + by_x
+            v = matrix[0, 0] * own_y + matrix[0, 1] * own_x + offset[0]
+            w = matrix[1, 0] * own_y + matrix[1, 1] * own_x + offset[1]
+            if not (0 <= v <= height - 1 and 0 <= w <= width - 1):
+                if not edge:
+                    row[x] = outside
+                    continue
+                v, w = min(max(v, 0.0), height - 1.0), min(max(w, 0.0), width - 1.0)
+            line = src.firsts[0] - start[1]
+            left = src.left - start[2]
+            if nearest:
+                row[x] = src.lines[line + np.int64(v + 0.5), left + np.int64(w + 0.5)]
+                continue
+            i, j = np.int64(v), np.int64(w)
+            i1, j1 = min(i + 1, height - 1), min(j + 1, width - 1)
+            v, w = v - i, w - j
+            upper, lower = src.lines[line + i], src.lines[line + i1]
+            value = np.float64(upper[left + j]) * (1.0 - v) * (1.0 - w)
+            value += np.float64(upper[left + j1]) * (1.0 - v) * w
+            value += np.float64(lower[left + j]) * v * (1.0 - w)
+            value += np.float64(lower[left + j1]) * v * w
+            row[x] = away(value, row.dtype)
+        if not nearest:
+            one_nan(row)
+
+
+@row_kernel
+def _spline_at(position, first, step, count, weights):
+    """The first of four coefficients at a position, which is moved to the nodes, and their weights."""
+    c = min(max((position - first) / step, 0.0), count - 3.0)
+    begin = min(np.int64(c), max(count - 4, 0))
+    spline_weights(c - begin, 3, weights)
+    return begin

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,13 @@ from beam_volumes.base.geometry import Range, Ranges, Triple
 from beam_volumes.graph.nodes import Fed, FoldValue, Node, StageNode, Value
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels.geometry.fields import deformed_plane
+from beam_volumes.ops.geometry.displacements import Grid
 from beam_volumes.ops.geometry.rearrange import check_indexable
 from beam_volumes.ops.geometry.resampling import of_order
 from beam_volumes.ops.geometry.stages import Affine, affine_scratch
 from beam_volumes.ops.geometry.transforms import matrices_of
-from beam_volumes.ops.parameters.building import constant_in, kernel_input
+from beam_volumes.ops.parameters.building import constant_in, kernel_constant, kernel_input
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, Regrid
@@ -48,8 +52,13 @@ class AffinePlanes(Regrid):
         if axis == 0:
             return wanted[0]
         slices = slice(*wanted[0])
-        rows, ends = self.matrices[slices, axis - 1], self.offsets[slices, axis - 1]
-        return _needed(rows, ends, wanted[1:], self.of[axis])
+        rows = self.matrices[slices, axis - 1]
+        first, last = self._ends(slices, axis - 1)
+        return _needed(rows, first, last, wanted[1:], self.of[axis])
+
+    def _ends(self, slices: slice, axis: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the largest offset of each slice."""
+        return self.offsets[slices, axis], self.offsets[slices, axis]
 
     def inner(self, axis: int) -> Range:
         return (0, self.grid[0]) if axis == 0 else (0, 0)
@@ -62,13 +71,14 @@ class AffinePlanes(Regrid):
     ) -> None:
         for k in range(out.depth):
             z = out.start[0] + k
-            stage = self._of_slice(z)
-            parts = (
+            source, result = (
                 replace(b, slots=b.slots[at : at + 1], start=(z, *b.start[1:]))
                 for b, at in ((inputs[0], z - inputs[0].start[0]), (out, k))
             )
-            source, result = parts
-            stage.run((source,), result, y0, y1, values)
+            self._run_slice(z, source, result, y0, y1)
+
+    def _run_slice(self, z: int, source: Block, result: Block, y0: int, y1: int) -> None:
+        self._of_slice(z).run((source,), result, y0, y1, ())
 
     def _of_slice(self, z: int) -> Affine:
         matrix, offset = np.eye(3), np.zeros(3)
@@ -78,15 +88,49 @@ class AffinePlanes(Regrid):
         return Affine(self.name, self.dtype, self.of, self.grid, *how)
 
 
-def _needed(rows: np.ndarray, ends: np.ndarray, wanted: Sequence[Range], n: int) -> Range:
-    """Return the voxels along an axis that some transforms need: a row of each matrix, and an offset."""
-    lo, hi = ends.copy(), ends.copy()
+@dataclass(frozen=True, eq=False)
+class DeformedPlanes(AffinePlanes):
+    """`AffinePlanes` at ``position`` plus the displacement of a grid of nodes."""
+
+    displacements: Grid
+
+    @property
+    def cost(self) -> float:
+        return 14.0 + super().cost
+
+    def _ends(self, slices: slice, axis: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = self.matrices[slices, axis]
+        by = np.stack([rows * bound[slices] for bound in self.displacements.bounds])
+        offsets = self.offsets[slices, axis]
+        return offsets + by.min(axis=0).sum(axis=1), offsets + by.max(axis=0).sum(axis=1)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        nodes = self.displacements.coefficients.shape[-1]
+        return 40 * cols + 16 * nodes + super().scratch(rows, cols, depth)
+
+    def _run_slice(self, z: int, source: Block, result: Block, y0: int, y1: int) -> None:
+        nodes = self.displacements.coefficients[z]
+        if not nodes.any():  # whole positions copy voxels
+            super()._run_slice(z, source, result, y0, y1)
+            return
+        deformed_plane(
+            source.as_rows, result.as_rows, y0, y1, result.cols, source.start, self.of, result.start,
+            self.matrices[z], self.offsets[z], nodes, self.displacements.first, self.displacements.step,
+            self.order == 0, self.mode == "nearest", kernel_constant(self.dtype, self.cval),
+        )  # fmt: skip
+
+
+def _needed(
+    rows: np.ndarray, first: np.ndarray, last: np.ndarray, wanted: Sequence[Range], n: int
+) -> Range:
+    """Return the voxels along an axis that some transforms need: a row of each matrix, and offsets."""
+    lo, hi = first.copy(), last.copy()
     for k, (a, b) in enumerate(wanted):
         lo += np.minimum(rows[:, k] * a, rows[:, k] * (b - 1))
         hi += np.maximum(rows[:, k] * a, rows[:, k] * (b - 1))
     # One more voxel, because bounds and coordinates are rounded in different orders.
-    first = int(np.clip(np.floor(lo).min() - 1, 0, n - 1))
-    return first, int(np.clip(np.ceil(hi).max() + 2, first + 1, n))
+    begin = int(np.clip(np.floor(lo).min() - 1, 0, n - 1))
+    return begin, int(np.clip(np.ceil(hi).max() + 2, begin + 1, n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +155,8 @@ class AffineFrames(Regrid):
 
     def needs(self, axis: int, wanted: Ranges) -> Range:
         """Return what any frame needs."""
-        return _needed(self.matrices[:, axis], self.offsets[:, axis], wanted, self.of[axis])
+        offsets = self.offsets[:, axis]
+        return _needed(self.matrices[:, axis], offsets, offsets, wanted, self.of[axis])
 
     def inner(self, axis: int) -> Range:
         return 0, 0
@@ -162,6 +207,7 @@ def apply_transforms(
     order: int = 1,
     mode: str = "constant",
     cval: float = 0.0,
+    displacements: Any = None,
 ) -> Volume:
     """Apply one transform to each slice, or to each frame of a movie.
 
@@ -171,13 +217,13 @@ def apply_transforms(
     Parameters
     ----------
     %(volume)s
-    transforms : array_like, table or path
+    transforms : array_like, table, path or None
         For each slice, the position (y, x) of its first voxel in the aligned volume, in voxels.
         Alternatively, a matrix that maps indices to positions. A matrix is 2 x 2, or homogeneous
         with the position in its last column. A table can be the result of `register_slices`, a
         DataFrame or the path of a CSV file. The table has columns ``y`` and ``x``, and optionally
         the matrix in ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, pass
-        one transform per frame instead, for all spatial axes.
+        one transform per frame instead, for all spatial axes. None applies only ``displacements``.
     bounding_box : bool, default: False
         Whether to enlarge the result to contain all transformed slices or frames, instead of
         keeping the shape.
@@ -187,6 +233,11 @@ def apply_transforms(
     mode : {"constant", "nearest"}, default: "constant"
         The value outside of a slice: ``cval``, or the nearest voxel of its edge.
     %(outside_cval)s
+    displacements : table or path, optional
+        The result of `register_elastic`, or the path of its CSV file. The voxel at position ``p`` of
+        the aligned volume is taken from ``p + displacement`` of the slice that ``transforms`` alone
+        would align. A row has the slice ``z``, the position ``y`` and ``x`` of a node, and its
+        displacement ``d_y`` and ``d_x``, in voxels.
 
     Returns
     -------
@@ -198,13 +249,15 @@ def apply_transforms(
     ------
     ValueError
         If a parameter is out of range, a matrix has no inverse, or the number of transforms does
-        not match the slices or frames. If the volume has no voxels or no axes y and x.
+        not match the slices or frames. If the volume has no voxels or no axes y and x. If
+        ``displacements`` are not a complete grid for each slice, or the volume has a time axis.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool with ``order=1``.
 
     See Also
     --------
     register_slices : finds the transforms.
+    register_elastic : finds the displacements.
     affine_transform : applies one transform to the whole volume.
     fuse : places tiles.
 
@@ -213,6 +266,10 @@ def apply_transforms(
     %(streams)s
     Slices are transformed separately, so each is read once. Slabs of a frame read the voxels that
     any frame needs, so their overlap grows with the drift.
+
+    Displacements between nodes are cubic B-splines with natural ends, and constant outside of the
+    nodes. Voxels are interpolated once, for transforms and displacements together. The nodes are in
+    memory: 16 bytes for each node and slice.
 
     References
     ----------
@@ -237,16 +294,27 @@ def apply_transforms(
     axes = v.space.axes if is_movie else ("y", "x")
     count = v.space.times or v.grid_shape[0]
     each = "frames of the movie" if is_movie else "slices of the volume"
+    if transforms is None and displacements is not None:
+        transforms = np.zeros((count, len(axes)))
     forward, place = matrices_of(transforms, axes, count, name, each)
+    grid_of = None
+    if displacements is not None:
+        if is_movie:
+            raise ValueError(
+                f"{name}: displacements= are for slices, but the volume has a time axis; select a time point "
+                "by its index"
+            )
+        grid_of = Grid.of_table(displacements, count, name)
     rounded = np.rint(place)
     place = np.where(abs(place - rounded) < _WHOLE, rounded, place)
     at = ["zyx".index(a) for a in axes]
     first, extent = [0, 0, 0], [*v.grid_shape]
     if bounding_box:
+        added = 0 if grid_of is None else math.ceil(np.abs(grid_of.bounds).max())
         for a, low, n in zip(
-            at, *_bounding_box(forward, place, [extent[a] for a in at]), strict=True
+            at, *bounding_box_of(forward, place, [extent[a] for a in at]), strict=True
         ):
-            first[a], extent[a] = low, n
+            first[a], extent[a] = low - added, n + 2 * added
     check_indexable(extent, f"{name}: the extent of all {each.partition(' ')[0]}")
     identity = (forward == np.eye(len(axes))).all(axis=(1, 2))
     inverse = np.where(identity[:, None, None], np.eye(len(axes)), np.linalg.inv(forward))
@@ -260,6 +328,9 @@ def apply_transforms(
         whole[np.ix_(range(count), at, at)], starts[:, at] = inverse, offsets
         inverse, offsets, parameters = whole, starts, (_frame_number(count),)
     make: Any = AffineFrames if is_movie else AffinePlanes
+    if grid_of is not None:
+        moved = replace(grid_of, first=grid_of.first - np.array(first[1:]))
+        make = partial(DeformedPlanes, displacements=moved)
     stage = make(
         name, source.dtype, source.grid_shape, grid, inverse, offsets, order, mode, outside
     )
@@ -271,7 +342,7 @@ def apply_transforms(
     return source.map_channels(applied, space).astype(v.dtype)
 
 
-def _bounding_box(
+def bounding_box_of(
     forward: np.ndarray, place: np.ndarray, shape: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Return the first voxel of the box of the centres of all slices' voxels, and its shape."""
