@@ -438,6 +438,7 @@ class RegionTable(_RegionTable):
     spacing: float | Sequence[float] | str | None = None,
     nan: str = 'raise',
 ) -> None: ...
+from .transforms import RegisterSlices as RegisterSlices
 from .transforms import RegisterTiles as RegisterTiles
 from .transforms import RelabelSlabs as RelabelSlabs
 from .transforms import Slab as Slab

@@ -153,7 +153,7 @@ PUBLIC_NAMES = {
     "studio.serve": "studio",
     "transforms": (
         "ApplyStages Compute ComputeAll Failed LabelComponents LabelSlabs MeasureSlabs "
-        "MergeEquivalences Predict ReadAll ReadSlabs RegionTable RegisterTiles RelabelSlabs "
+        "MergeEquivalences Predict ReadAll ReadSlabs RegionTable RegisterSlices RegisterTiles RelabelSlabs "
         "Slab SlabGrid SlabKey SlabScan WatchSlices WriteSlabs"
     ),
     "version": "__version__",

@@ -41,7 +41,7 @@ from beam_volumes.transforms.steps.grids import SlabGrid  # noqa: E402
 from beam_volumes.transforms.steps.measure import MeasureSlabs, RegionTable  # noqa: E402
 from beam_volumes.transforms.steps.predict import Predict  # noqa: E402
 from beam_volumes.transforms.steps.read_all import ReadAll  # noqa: E402
-from beam_volumes.transforms.steps.register import RegisterTiles  # noqa: E402
+from beam_volumes.transforms.steps.register import RegisterSlices, RegisterTiles  # noqa: E402
 from beam_volumes.transforms.steps.scan import SlabScan  # noqa: E402
 from beam_volumes.transforms.steps.slabs import ApplyStages, ReadSlabs  # noqa: E402
 from beam_volumes.transforms.steps.watch import WatchSlices  # noqa: E402
@@ -60,6 +60,7 @@ __all__ = [
     "ReadAll",
     "ReadSlabs",
     "RegionTable",
+    "RegisterSlices",
     "RegisterTiles",
     "RelabelSlabs",
     "Slab",

@@ -1,6 +1,7 @@
 """Registration from the command line, and its tables in chains and recipes."""
 
 import itertools
+import json
 import re
 import tracemalloc
 from pathlib import Path
@@ -206,6 +207,14 @@ def test_a_plan_has_what_a_registration_reads_and_needs(tmp_path, monkeypatch, c
         )
         assert all(re.match(planned, line) for line in lines[:2])
         assert lines[2:] == ["the steps are planned when t.csv, u.csv exists"]
+        words = ["estimate", "recipe.yaml", "--machine-type", "2x8GiB"]
+        assert main(words) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert all(re.match(planned, line) for line in lines[:2])
+        assert lines[2:] == ["the steps are estimated when t.csv, u.csv exists"]
+        assert main([*words, "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)["registrations"]
+        assert [row["name"] for row in rows] == [name, name] and rows[0]["bytes_read"] > 0
         recipe = read_recipe("recipe.yaml")
         smallest = planned_registrations(recipe, 1 << 32)[0].smallest_memory
         says = f"recipe.yaml:2: {name}: memory .* works is {smallest} bytes .* smaller {remedy} needs less"

@@ -241,6 +241,7 @@ def test_every_transform_makes_a_job(bucket, unet_file):
     _ = paths | bv.ReadAll(depth=5)
     _ = paths | bv.ComputeAll(lambda path: (bv.open(path) + 1).to(f"{path}.out"))
     _ = pipeline | bv.RegisterTiles([em, em], [(0, 0, 0), (0, 0, 20)])
+    _ = pipeline | bv.RegisterSlices(em)
     with described() as jobs:
         pipeline.run()
     components = jobs[0].proto_pipeline.components
@@ -260,8 +261,11 @@ def test_every_transform_makes_a_job(bucket, unet_file):
     counted = "tuple(string_utf8, varint, pickled_python)"
     assert carried == {
         "Spread/": {spread.format(kind) for kind in ("varint", "string_utf8", planned, pair)},
-        "RegisterTiles/All/All/CombinePerKey/GroupByKey": {
-            f"kv(pickled_python, kv({pair}, pickled_python))"
+        **{
+            f"{name}/All/All/CombinePerKey/GroupByKey": {
+                f"kv(pickled_python, kv({pair}, pickled_python))"
+            }
+            for name in ("RegisterSlices", "RegisterTiles")
         },
         "Group ": {"kv(pickled_python, bytes)"},
         "SlabScan/GroupByKey": {"kv(pickled_python, bytes)"},

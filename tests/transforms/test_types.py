@@ -43,7 +43,12 @@ def made(em, folder):
     }
 
 
-STARTS = {"Compute", "ReadSlabs", "RegisterTiles"}  # they wait for elements of any type
+STARTS = {
+    "Compute",
+    "ReadSlabs",
+    "RegisterSlices",
+    "RegisterTiles",
+}  # they wait for elements of any type
 
 
 def test_wrong_wiring_fails_when_the_pipeline_is_built(em, tmp_path):

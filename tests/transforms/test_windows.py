@@ -107,6 +107,7 @@ CASES = {
     "ReadAll": lambda i: (i.paths, bv.ReadAll(depth=3).with_exception_handling()),
     "ReadSlabs": lambda i: (i.paths, bv.ReadSlabs(i.em, depth=3).with_exception_handling()),
     "RegionTable": lambda i: (i.slabs, bv.RegionTable(i.read)),
+    "RegisterSlices": lambda i: (i.paths, bv.RegisterSlices(i.em, max_side=16)),
     "RegisterTiles": lambda i: (i.paths, bv.RegisterTiles([i.em, i.em], [(0, 0, 0), (0, 0, 4)])),
     "RelabelSlabs": lambda i: (i.answers, bv.RelabelSlabs(i.em, i.label)),
     "RelabelSlabs mapped": lambda i: (
@@ -224,7 +225,9 @@ def test_outputs_have_the_windowing_of_their_input_and_inner_steps_a_type(
     assert "must have the same window" not in caplog.text
 
 
-@pytest.mark.parametrize("name", ["Compute", "ReadSlabs", "RegisterTiles", "WatchSlices"])
+@pytest.mark.parametrize(
+    "name", ["Compute", "ReadSlabs", "RegisterSlices", "RegisterTiles", "WatchSlices"]
+)
 def test_inner_steps_of_a_transform_that_starts_a_pipeline_have_a_type(em, tmp_path, name):
     inputs = Inputs(em, tmp_path, lambda: beam.WindowInto(GlobalWindows()))
     _ = inputs.p | "Tested" >> CASES[name](inputs)[1]

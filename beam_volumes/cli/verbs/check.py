@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import beam_volumes as bv
@@ -17,8 +18,9 @@ from beam_volumes.plan.estimate.accelerators import GIB, SYSTEM
 from beam_volumes.plan.estimate.estimating import Machine, estimate
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.recipes.build import build, expressions
+from beam_volumes.recipes.build import build, expressions, missing_tables
 from beam_volumes.recipes.recipe import Recipe, read_recipe
+from beam_volumes.recipes.registration import planned_registrations
 
 
 def register_check(parser: argparse.ArgumentParser) -> None:
@@ -139,6 +141,15 @@ def act_estimate(args: argparse.Namespace) -> None:
         threads=machine.vcpus,
         slab=extents(args.slab, "--slab"),
     ).or_else(**recipe.options)
+    registrations = planned_registrations(recipe, options.memory_bytes, args.crop)
+    rows = {"registrations": [asdict(one) for one in registrations]} if registrations else {}
+    if not args.json:
+        for one in registrations:
+            print_result(str(one))
+    if registrations and (missing := missing_tables(recipe)):
+        note = f"the steps are estimated when {', '.join(missing)} exists"
+        print_result(json.dumps({**rows, "note": note}, indent=2) if args.json else note)
+        return
     found = estimate(
         make_plan(build(recipe, args.crop).targets, options), machine, store=args.store
     )
@@ -149,7 +160,7 @@ def act_estimate(args: argparse.Namespace) -> None:
     }
     if args.json:
         cost = {"cost": found.cost(**prices)} if prices else {}
-        print_result(json.dumps({**found.to_dict(), **cost}, indent=2))
+        print_result(json.dumps({**found.to_dict(), **rows, **cost}, indent=2))
         return
     print_result(str(found))
     if prices:

@@ -1,8 +1,8 @@
-"""Registration of tiles, with each pair as an element."""
+"""Registration of tiles and slices, with the link of each pair as an element."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,11 +14,12 @@ from apache_beam.typehints import Tuple, with_output_types
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.geometry.registration.images import Link, check_quality
+from beam_volumes.ops.geometry.registration.sequences import Links, Slices
 from beam_volumes.ops.geometry.registration.tiles import TilePairs
 from beam_volumes.transforms.steps.slabs import check_readable
 from beam_volumes.transforms.waiting import beginning
 
-#: The two tiles of a pair, and numbers of their link.
+#: The two images of a pair, and numbers of their link.
 _Found: Any = Tuple[Tuple[int, int], Tuple[float, ...]]
 #: The fields of a link that are sent after its matrix and offset.
 _NUMBERS = ("quality", "voxels", "evidence", "contrast")
@@ -148,18 +149,173 @@ def _pairs(batch: Sequence[tuple[int, int]], ready: Any = None) -> Sequence[tupl
 
 
 def _link(pair: tuple[int, int], every: TilePairs) -> tuple[tuple[int, int], tuple[float, ...]]:
-    link = every.link(pair)
-    numbers = (getattr(link, name) for name in _NUMBERS)
-    return pair, (*link.matrix.ravel().tolist(), *link.offset.tolist(), *numbers)
+    return pair, _numbers(every.link(pair))
 
 
 def _solved(
     found: Iterable[tuple[tuple[int, int], tuple[float, ...]]], every: TilePairs, min_quality: float
 ) -> tuple[ComputedTable, ComputedTable]:
-    n = every.given.shape[1]
-    links = {}
-    for pair, numbers in sorted(found):
-        matrix, offset, others = np.split(np.array(numbers), [n * n, n * n + n])
-        named = dict(zip(_NUMBERS, others.tolist(), strict=True))
-        links[pair] = Link(matrix.reshape(n, n), offset, **named)
+    axes = every.given.shape[1]
+    links = {pair: _link_of(numbers, axes) for pair, numbers in sorted(found)}
     return every.solved(links, min_quality)
+
+
+def _numbers(link: Link) -> tuple[float, ...]:
+    others = (getattr(link, name) for name in _NUMBERS)
+    return (*link.matrix.ravel().tolist(), *link.offset.tolist(), *others)
+
+
+def _link_of(numbers: Sequence[float], axes: int) -> Link:
+    matrix, offset, others = np.split(np.array(numbers), [axes * axes, axes * axes + axes])
+    named = dict(zip(_NUMBERS, others.tolist(), strict=True))
+    return Link(matrix.reshape(axes, axes), offset, **named)
+
+
+@with_output_types(ComputedTable)
+class RegisterSlices(beam.PTransform):
+    """Find the transform that aligns each slice with its neighbours: a pipeline to one table.
+
+    Use it for thousands of large sections, or sections in a bucket. Workers compare the slices, and
+    one worker solves for the transforms.
+
+    Parameters
+    ----------
+    stack : Volume
+        A volume with one channel, in storage that all workers can read.
+    model : {"translation", "rigid", "affine"}, default: "translation"
+        The transformation model: translation, rigid or affine.
+    method : {"intensity", "keypoints"}, default: "intensity"
+        How to find the first approximation for two slices, as in `beam_volumes.register_slices`.
+    neighbours : int, default: 3
+        Number of subsequent slices to compare each slice with.
+    reference : int, optional
+        The slice that is not moved; by default one near the middle that matches many others.
+    skip : iterable of int, default: ()
+        Slices to exclude from the comparison, such as missing ones.
+    max_shift : float, optional
+        Maximum shift between the centres of two compared slices along y and x, in voxels; half of
+        the plane by default.
+    min_quality : float, default: 0.3
+        Minimum correlation of the aligned voxels for linking two slices.
+    max_side : int, default: 1024
+        Maximum extent of the compared planes: larger ones are downsampled by an integer factor.
+    trend : {"keep", "remove"} or float, default: "keep"
+        What to do with slow movements of the tissue, as in `beam_volumes.register_slices`.
+    prior : array_like, table or path, optional
+        Transforms with the true slow movement, as in `beam_volumes.register_slices`.
+    mask : Volume, optional
+        Only voxels with a nonzero mask are compared. A mask has the shape of the stack, and bool or
+        integer voxels.
+    nodata : float, optional
+        The value of voxels without data. They are not compared.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or the stack or mask is in the memory of this process. If
+        the volume has several channels, time points, no voxels, or no axes z, y and x.
+
+    See Also
+    --------
+    beam_volumes.register_slices : Register slices in this process, with a description of the table.
+    RegisterTiles : finds the positions of tiles.
+
+    Notes
+    -----
+    The table is bit-identical to the one of `beam_volumes.register_slices`. A worker compares a
+    block of slices at a time: whole chunks along z, of at least 16 slices. Thicker chunks are
+    divided if the downsampled planes of a block would have more than 256 MiB. Each block also reads
+    the first ``neighbours`` slices of the next block. In addition to these planes, a comparison
+    needs about 130 bytes per pixel of a downsampled plane. Only results of pairs are shuffled, less
+    than a hundred bytes each. The worker that solves for the transforms holds all of them.
+
+    References
+    ----------
+    See `beam_volumes.register_slices`.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> from scipy import ndimage
+    >>> rng = np.random.default_rng(0)
+    >>> film = ndimage.gaussian_filter(rng.normal(size=(80, 90)), 2)
+    >>> planes = np.stack([film[8:72, 8 + k : 72 + k] for k in (0, 3, 1)]).astype("f4")
+    >>> _ = bv.compute(bv.open(planes).to("sections.zarr"))
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     table = p | bv.RegisterSlices(bv.open("sections.zarr"), reference=0)
+    ...     _ = table | beam.Map(lambda t: print([round(x, 1) + 0.0 for x in t["x"].to_pylist()]))
+    [0.0, 3.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        stack: Volume,
+        *,
+        model: str = "translation",
+        method: str = "intensity",
+        neighbours: int = 3,
+        reference: int | None = None,
+        skip: Iterable[int] = (),
+        max_shift: float | None = None,
+        min_quality: float = 0.3,
+        max_side: int = 1024,
+        trend: str | float = "keep",
+        prior: Any = None,
+        mask: Volume | None = None,
+        nodata: float | None = None,
+    ):
+        super().__init__()
+        self.slices = Slices.of(
+            stack,
+            "RegisterSlices",
+            model=model,
+            method=method,
+            neighbours=neighbours,
+            reference=reference,
+            skip=skip,
+            max_shift=max_shift,
+            min_quality=min_quality,
+            max_side=max_side,
+            trend=trend,
+            prior=prior,
+            mask=mask,
+            nodata=nodata,
+        )
+        check_readable(self.slices.thin)
+
+    def expand(self, begin: Any) -> beam.PCollection:
+        pipeline, wait, windowed = beginning(begin, "RegisterSlices")
+        blocks = self.slices.blocks
+        batches = [tuple(blocks[k : k + _BATCH]) for k in range(0, len(blocks), _BATCH)]
+        compared = beam.FlatMap(partial(_links, slices=self.slices)).with_output_types(_Found)
+        solved = beam.Map(partial(_aligned, slices=self.slices)).with_output_types(ComputedTable)
+        return windowed(
+            pipeline
+            | "Batches" >> beam.Create(batches)
+            | "Blocks" >> beam.FlatMap(_pairs, **wait).with_output_types(Tuple[int, int])
+            | "Spread" >> beam.Reshuffle()
+            | "Compare" >> compared
+            | "All" >> beam.combiners.ToList()
+            | "Solve" >> solved
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "slices": DisplayDataItem(self.slices.pairs.count, label="Number of slices"),
+            "blocks": DisplayDataItem(len(self.slices.blocks), label="Number of blocks"),
+        }
+
+
+def _links(
+    block: tuple[int, int], slices: Slices
+) -> Iterator[tuple[tuple[int, int], tuple[float, ...]]]:
+    for pair, link in slices.links(block).items():
+        yield pair, () if link is None else _numbers(link)
+
+
+def _aligned(
+    found: Iterable[tuple[tuple[int, int], tuple[float, ...]]], slices: Slices
+) -> ComputedTable:
+    axes = len(slices.pairs.axes)
+    links: Links = {p: _link_of(numbers, axes) if numbers else None for p, numbers in found}
+    return slices.pairs.solved(links)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,6 +38,11 @@ from beam_volumes.storage.places.errors import needed
 METHODS = ("intensity", "keypoints")
 #: Residuals of links, in downsampled voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
+#: Slices that are compared at once on a worker, and the maximum bytes of the downsampled ones.
+_BLOCK, _MAX_BLOCK_BYTES = 16, 1 << 28
+
+#: The links of pairs of images; None if too few keypoints match.
+Links = dict[tuple[int, int], Link | None]
 
 
 @documented
@@ -180,20 +185,72 @@ def register_slices(
     [0.0, 3.0, 1.0]
     >>> aligned = bv.apply_transforms(stack, table)
     """
-    name = "register_slices"
-    v, factor, thin = _thin_slices(stack, max_side, mask, nodata)
-    needs = needs_of_slices(v, neighbours=neighbours, max_side=max_side, mask=mask, nodata=nodata)
-    size, count = v.space.voxel_size, v.shape[0]
-    spacing = np.array((size or (1.0,) * 3)[1:])
-    slow = Trend.of(trend, prior, v.shape, spacing, model, reference, name)
+    slices = Slices.of(
+        stack,
+        "register_slices",
+        model=model,
+        method=method,
+        neighbours=neighbours,
+        reference=reference,
+        skip=skip,
+        max_shift=max_shift,
+        min_quality=min_quality,
+        max_side=max_side,
+        trend=trend,
+        prior=prior,
+        mask=mask,
+        nodata=nodata,
+    )
+    needs = _needs_of(slices.thin, slices.pairs.reach)
     with reserved(needs.occupied):
-        planes = thin.compute(runner=None, progress=progress)
-    images = _Images(
-        name, "z", ("y", "x"), count, planes.__getitem__, factor, size, needs.threads, slow
-    )
-    return images.registered(
-        model, method, neighbours, reference, skip, max_shift, min_quality, progress
-    )
+        planes = slices.thin.compute(runner=None, progress=progress)
+    return slices.pairs.registered(planes.__getitem__, needs.threads, progress)
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """A downsampled stack, and how its slices are compared."""
+
+    thin: Volume
+    pairs: ImagePairs
+    chunk: int  #: Slices of a chunk of the stack
+
+    @classmethod
+    def of(
+        cls,
+        stack: Any,
+        name: str,
+        *,
+        max_side: int,
+        trend: str | float,
+        prior: Any,
+        mask: Any,
+        nodata: float | None,
+        **how: Any,
+    ) -> Slices:
+        v, factor, thin = _thin_slices(stack, max_side, mask, nodata, name)
+        size = v.space.voxel_size
+        spacing = np.array((size or (1.0,) * 3)[1:])
+        slow = Trend.of(trend, prior, v.shape, spacing, how["model"], how["reference"], name)
+        pairs = ImagePairs.of(
+            name, "z", ("y", "x"), thin.shape[0], thin.shape[1:], factor, size, slow, **how
+        )
+        return cls(thin, pairs, (v.chunks or (1,))[0])
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """Ranges of slices that are each compared at once, in whole chunks if these are small."""
+        count, plane = self.thin.shape[0], self.thin.nbytes // self.thin.shape[0]
+        depth = -(-_BLOCK // self.chunk) * self.chunk
+        if depth * plane > _MAX_BLOCK_BYTES:
+            depth = max(1, min(_BLOCK, _MAX_BLOCK_BYTES // plane))
+        return [(k, min(k + depth, count)) for k in range(0, count, depth)]
+
+    def links(self, block: tuple[int, int]) -> Links:
+        """Compare each slice of a block with the next ones, also of the next block."""
+        first, stop = block
+        planes = np.asarray(self.thin[first : stop + self.pairs.reach])
+        return self.pairs.links(lambda k: planes[k - first], range(first, stop))
 
 
 def needs_of_slices(
@@ -206,16 +263,19 @@ def needs_of_slices(
     **others: Any,
 ) -> Needs:
     """Return what `register_slices` needs."""
-    v, _, thin = _thin_slices(stack, max_side, mask, nodata)
-    reach = par.whole_number(neighbours, "neighbours", "register_slices")
-    return Needs(thin, 1, thin.nbytes, thin.size // v.shape[0], reach, "max_side")
+    name = "register_slices"
+    _, _, thin = _thin_slices(stack, max_side, mask, nodata, name)
+    return _needs_of(thin, par.whole_number(neighbours, "neighbours", name))
+
+
+def _needs_of(thin: Volume, reach: int) -> Needs:
+    return Needs(thin, 1, thin.nbytes, thin.size // thin.shape[0], reach, "max_side")
 
 
 def _thin_slices(
-    stack: Volume, max_side: int, mask: Any, nodata: float | None
+    stack: Any, max_side: int, mask: Any, nodata: float | None, name: str
 ) -> tuple[Volume, int, Volume]:
     """Return a stack, the factor by which its planes are downsampled, and the result."""
-    name = "register_slices"
     v = refuse_empty(one_channel(as_volume(stack)), name)
     if v.space.axes != ("z", "y", "x") or v.space.times:
         raise ValueError(
@@ -331,16 +391,28 @@ def register_frames(
     needs = needs_of_frames(
         v, neighbours=neighbours, max_side=max_side, mask=of_movie, nodata=nodata
     )
+    pairs = ImagePairs.of(
+        name,
+        "t",
+        v.space.axes,
+        v.shape[0],
+        _small_frame(v, 0, factor, of_movie, empty).shape,
+        factor,
+        v.space.voxel_size,
+        model=model,
+        method=method,
+        neighbours=neighbours,
+        reference=reference,
+        skip=skip,
+        max_shift=max_shift,
+        min_quality=min_quality,
+    )
 
     def frame(t: int) -> np.ndarray:
         with reserved(needs.occupied):
             return np.asarray(_small_frame(v, t, factor, of_movie, empty))
 
-    size, count = v.space.voxel_size, v.shape[0]
-    images = _Images(name, "t", v.space.axes, count, frame, factor, size, needs.threads)
-    return images.registered(
-        model, method, neighbours, reference, skip, max_shift, min_quality, progress
-    )
+    return pairs.registered(frame, needs.threads, progress)
 
 
 def needs_of_frames(
@@ -428,19 +500,77 @@ class _Image:
         return aligned(fixed.voxels, self.voxels, model, max_shift, spacing, (start, SIDE))
 
 
-@dataclass(frozen=True)
-class _Images:
-    """Images along an axis, each downsampled by a factor when it is requested."""
+@dataclass(frozen=True, eq=False)
+class ImagePairs:
+    """Images along an axis, each downsampled by a factor, and how it is compared with the next ones."""
 
     name: str
     along: str
     axes: tuple[str, ...]
     count: int
-    image: Callable[[int], np.ndarray]
+    shape: tuple[int, ...]  #: Of a downsampled image
     factor: int
     voxel_size: Sequence[float] | None  #: Along z, y and x
-    threads: int  #: The number of pairs that are compared at a time
-    trend: Trend | None = None
+    trend: Trend | None
+    model: str
+    method: str
+    reach: int
+    reference: int | None
+    skipped: frozenset[int]
+    max_shift: tuple[float, ...]  #: In downsampled voxels
+    min_quality: float
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        along: str,
+        axes: tuple[str, ...],
+        count: int,
+        shape: tuple[int, ...],
+        factor: int,
+        voxel_size: Sequence[float] | None,
+        trend: Trend | None = None,
+        *,
+        model: str,
+        method: str,
+        neighbours: int,
+        reference: int | None,
+        skip: Iterable[int],
+        max_shift: float | None,
+        min_quality: float,
+    ) -> ImagePairs:
+        if model not in MODELS:
+            raise ValueError(
+                f"{name}: model={model!r} is not available; use one of {', '.join(MODELS)}"
+            )
+        _check_method(method, model, axes, name)
+
+        def one(k: Any, what: str) -> int:
+            if not par.is_whole(k) or not 0 <= k < count:
+                raise ValueError(
+                    f"{name}: {what}={k!r} is not a number from 0 to {count - 1} along {along}"
+                )
+            return int(k)
+
+        limit = None if max_shift is None else par.positive(max_shift, "max_shift", name)
+        return cls(
+            name,
+            along,
+            axes,
+            count,
+            shape,
+            factor,
+            voxel_size,
+            trend,
+            model,
+            method,
+            par.whole_number(neighbours, "neighbours", name),
+            None if reference is None else one(reference, "reference"),
+            frozenset(one(k, "skip") for k in skip),
+            tuple(n / 2 if limit is None else (limit + 0.5) / factor for n in shape),
+            check_quality(min_quality, name),
+        )
 
     @property
     def spacing(self) -> np.ndarray:
@@ -450,112 +580,76 @@ class _Images:
 
     def registered(
         self,
-        model: str,
-        method: str,
-        neighbours: int,
-        reference: int | None,
-        skip: Iterable[int],
-        max_shift: float | None,
-        min_quality: float,
+        image: Callable[[int], np.ndarray],
+        threads: int,
         progress: bool | Callable[..., None] | None,
     ) -> ComputedTable:
-        if model not in MODELS:
-            raise ValueError(
-                f"{self.name}: model={model!r} is not available; use one of {', '.join(MODELS)}"
-            )
-        self._check_method(method, model)
-        reach = par.whole_number(neighbours, "neighbours", self.name)
-        skipped = {self._one(k, "skip") for k in skip}
-        fixed = None if reference is None else self._one(reference, "reference")
-        limit = None if max_shift is None else par.positive(max_shift, "max_shift", self.name)
-        quality = check_quality(min_quality, self.name)
+        """Compare all images in this process, several pairs at a time."""
         unit = {"z": "slices", "t": "frames"}[self.along]
         with shown_progress(self.name, self.count, unit, progress) as finished:
-            links = self._links(model, method, reach, skipped, limit, quality, finished)
+            found = self.links(image, range(self.count), threads, finished)
+        return self.solved(found)
+
+    def links(
+        self,
+        image: Callable[[int], np.ndarray],
+        firsts: range,
+        threads: int = 1,
+        finished: Callable[[], None] = lambda: None,
+    ) -> Links:
+        """Compare the images of a range with the next ones; ``finished`` is called after each image."""
+        found, before = Links(), dict[int, _Image]()
+        linked = partial(
+            _Image.linked,
+            model=self.model,
+            method=self.method,
+            max_shift=self.max_shift,
+            spacing=self.spacing,
+        )
+        for j in range(firsts.start, min(firsts.stop + self.reach, self.count)):
+            before.pop(j - self.reach - 1, None)
+            voxels = None if j in self.skipped else image(j)
+            if voxels is not None and not is_constant(voxels):
+                keypoints = Keypoints.of(voxels) if self.method == "keypoints" else None
+                moving = _Image(voxels, keypoints)
+                with ThreadPoolExecutor(threads) as pool:
+                    links = pool.map(partial(linked, moving), before.values())
+                    found |= {(i, j): link for i, link in zip(before, links, strict=True)}
+                if j in firsts:
+                    before[j] = moving
+            finished()
+        return found
+
+    def solved(self, found: Links) -> ComputedTable:
+        """Return the table of transforms, given the link of each pair; None without common keypoints."""
+        if found and not any(found.values()):
+            raise ValueError(
+                f'{self.name}: no two images share enough keypoints; use method="intensity", or a larger '
+                "max_side= if details are lost"
+            )
+        points = corners((0, n - 1) for n in self.shape)
+        links = {
+            pair: replace(link, points=points)
+            for pair, link in sorted(found.items(), key=lambda item: item[0][::-1])
+            if link is not None and link.quality >= self.min_quality
+        }
         solved = partial(
             placed,
             links,
             np.zeros((self.count, len(self.axes))),
             list(itertools.pairwise(range(self.count))),
-            model=model,
+            model=self.model,
             max_residual=_MAX_RESIDUAL,
             spacing=self.spacing,
         )
-        found = solved(reference=self.count // 2 if fixed is None else fixed)
+        fixed = self.reference
+        placement = solved(reference=self.count // 2 if fixed is None else fixed)
         if fixed is None:
             # A torn slice may have as many links as others, but of lower quality.
-            worth = [round(sum(links[p].quality for p in ps)) for ps in found.used_by_image]
+            worth = [round(sum(links[p].quality for p in ps)) for ps in placement.used_by_image]
             fixed = max(range(self.count), key=lambda k: (worth[k], -abs(k - self.count // 2)))
-            found = solved(reference=fixed)
-        return self._table(_with_nearest(found, links, fixed), links)
-
-    def _one(self, k: Any, what: str) -> int:
-        if not par.is_whole(k) or not 0 <= k < self.count:
-            raise ValueError(
-                f"{self.name}: {what}={k!r} is not a number from 0 to {self.count - 1} along {self.along}"
-            )
-        return int(k)
-
-    def _check_method(self, method: str, model: str) -> None:
-        if method not in METHODS:
-            raise ValueError(
-                f"{self.name}: method={method!r} is not available; use one of {', '.join(METHODS)}"
-            )
-        if method == "intensity":
-            return
-        if model == "translation" or len(self.axes) != 2:
-            raise ValueError(
-                f'{self.name}: method="keypoints" finds rotations of planes; use model="rigid" or "affine" '
-                'of two axes, or method="intensity"'
-            )
-        needed("skimage", "align", f'{self.name}: method="keypoints" finds keypoints')
-
-    def _links(
-        self,
-        model: str,
-        method: str,
-        reach: int,
-        skipped: Collection[int],
-        limit: float | None,
-        min_quality: float,
-        finished: Callable[[], None],
-    ) -> dict[tuple[int, int], Link]:
-        """Return the links of images and the next ones; ``finished`` is called after each image."""
-        links, before = dict[tuple[int, int], Link](), dict[int, _Image]()
-        pairs = matches = 0
-        for j in range(self.count):
-            before.pop(j - reach - 1, None)
-            voxels = None if j in skipped else self.image(j)
-            if voxels is None or is_constant(voxels):
-                finished()
-                continue
-            image = _Image(voxels, Keypoints.of(voxels) if method == "keypoints" else None)
-            maximum = [
-                n / 2 if limit is None else (limit + 0.5) / self.factor for n in voxels.shape
-            ]
-            points = corners((0, n - 1) for n in voxels.shape)
-            linked = partial(
-                image.linked, model=model, method=method, max_shift=maximum, spacing=self.spacing
-            )
-            with ThreadPoolExecutor(self.threads) as pool:
-                found = [*zip(before, pool.map(linked, before.values()), strict=True)]
-            pairs, matches = (
-                pairs + len(found),
-                matches + sum(link is not None for _, link in found),
-            )
-            links |= {
-                (i, j): replace(link, points=points)
-                for i, link in found
-                if link is not None and link.quality >= min_quality
-            }
-            before[j] = image
-            finished()
-        if pairs and not matches:
-            raise ValueError(
-                f'{self.name}: no two images share enough keypoints; use method="intensity", or a larger '
-                "max_side= if details are lost"
-            )
-        return links
+            placement = solved(reference=fixed)
+        return self._table(_with_nearest(placement, links, fixed), links)
 
     def _table(self, found: Placed, links: Mapping[tuple[int, int], Link]) -> ComputedTable:
         import pyarrow
@@ -582,6 +676,21 @@ class _Images:
             f * max(found.residuals[p] for p in pairs) if pairs else None for pairs in of_image
         ]
         return ComputedTable(pyarrow.table(columns))
+
+
+def _check_method(method: str, model: str, axes: tuple[str, ...], name: str) -> None:
+    if method not in METHODS:
+        raise ValueError(
+            f"{name}: method={method!r} is not available; use one of {', '.join(METHODS)}"
+        )
+    if method == "intensity":
+        return
+    if model == "translation" or len(axes) != 2:
+        raise ValueError(
+            f'{name}: method="keypoints" finds rotations of planes; use model="rigid" or "affine" '
+            'of two axes, or method="intensity"'
+        )
+    needed("skimage", "align", f'{name}: method="keypoints" finds keypoints')
 
 
 def _with_nearest(found: Placed, links: Mapping[tuple[int, int], Link], reference: int) -> Placed:
