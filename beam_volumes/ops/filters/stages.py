@@ -122,11 +122,6 @@ class Uniform(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        kept = min(rows, uniform.TILE_ROWS) + self.extent[1]
-        wide = cols + self.extent[2]
-        return (kept * self.flat.itemsize + 2 * self.solid.itemsize) * wide
-
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         return self.two_blocks(rows, cols, depth, self.flat.itemsize)
 
@@ -146,9 +141,6 @@ class GradientMagnitude(Neighbourhood):
 
     cost = 1.3
     kernel = staticmethod(gradient.gradient_magnitude)
-
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return (cols + 2) * (9 * self.centre.dtype.itemsize + self.real.dtype.itemsize)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.centre.dtype.type(0), self.centre, self.real
@@ -299,9 +291,6 @@ class Median3(Neighbourhood):
     def cost(self) -> float:
         return 3.0 * self.dtype.itemsize
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 24 * (cols + 2) * self.dtype.itemsize
-
     def parameters(self) -> tuple[Any, ...]:
         return ()
 
@@ -348,11 +337,6 @@ class BinaryBall(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        z, y, x = self.extent
-        high, wide = min(rows, max(32, y)) + y, cols + x
-        return high * wide * (depth + z + self.steps.itemsize) + 4 * wide + high
-
     def parameters(self) -> tuple[Any, ...]:
         radii = np.array([n // 2 for n in self.extent])
         return radii, self.steps, self.limit, self.dilation
@@ -395,8 +379,8 @@ class GenericFootprint(Neighbourhood):
         return digest("GenericFootprint", self.identity, self.dtype, *where, self.extra)
 
     def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        # A row, indices and voxels of the footprint, and four such arrays for the function.
-        return 8 * cols + 64 * len(self.offsets)
+        # The function may allocate: four arrays of the footprint's voxels.
+        return super().scratch_bytes(rows, cols, depth) + 32 * len(self.offsets)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.extra
