@@ -67,7 +67,7 @@ def _bisect(keys, line, tx, rank, low, high, limit, below):
 
 
 def _scratch(rows, cols, depth, dtype, offsets, rank):
-    lines = 1 + np.count_nonzero((np.diff(offsets[:, :2], axis=0) != 0).any(axis=1))
+    lines = 1 + int((np.diff(offsets[:, :2], axis=0) != 0).any(axis=1).sum())
     n, width, keys = len(offsets), cols + int(offsets[:, 2].max()), unsigned_of(dtype)
     indices = (((lines, 2), np.int64), ((n,), np.int64), ((n,), np.int64))
     three = ((3, width), keys)
