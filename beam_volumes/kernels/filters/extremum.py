@@ -323,7 +323,7 @@ def _raise(out, row):
 
 @row_kernel
 def tile_shape(rows, cols, more_y, more_x):
-    """Rows and columns of a tile for a footprint that has more rows and columns than 1."""
+    """Rows and columns of a tile, for a footprint of ``more_y + 1`` rows and ``more_x + 1`` columns."""
     return min(rows, max(TILE_ROWS, more_y)), min(cols, max(TILE_COLUMNS, more_x))
 
 
@@ -350,7 +350,7 @@ def _extremum_of_few(src, out, y0, y1, offsets, of_taps, flags, is_max):
 
 @row_kernel
 def _few_of_tile(place, slices, within, starts, flags, is_max):
-    """Offset ``i`` is ``within[i]`` voxels after line ``firsts[slices[i]]`` begins.
+    """Offset ``i`` is ``within[i]`` voxels after the start of line ``firsts[slices[i]]``.
 
     A row with a NaN is corrected afterwards: a search in advance would take as long as the rest.
     """

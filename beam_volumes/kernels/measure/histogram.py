@@ -18,7 +18,7 @@ DIGIT_BITS = 16
 BYTE = 256
 #: Copies of the counts of bins that consecutive voxels are counted in.
 WAYS = 4
-#: Voxels of a row whose bins are guessed at once, a multiple of `WAYS`.
+#: Number of voxels per call of `_guess_bins`: a multiple of `WAYS`.
 GUESSED = 4096
 
 
