@@ -2,7 +2,7 @@
 
 *Keys* are in the order of the values; for floats the highest bit is the inverted sign, and negative ones are
 reversed. *Order keys* are in the order of an extremum: it has the largest key, for minima and maxima alike,
-and NaN is above all. These functions are for compiled code.
+and NaN is above all. Functions except `unsigned_of` are for compiled code.
 """
 
 import numpy as np
@@ -13,13 +13,13 @@ from numba.np.numpy_support import as_dtype
 from beam_volumes.kernels.jit import owning_nothing
 
 
+def unsigned_of(dtype):
+    """The unsigned integer type with the width of a dtype."""
+    return np.dtype(f"u{np.dtype(dtype).itemsize}").type
+
+
 def as_unsigned(lines):
     """A view of values as unsigned integers of their width."""
-    raise NotImplementedError("only inside compiled code")
-
-
-def empty_keys(rows, width, like):
-    """An array of unsigned integers with the width of the values of ``like``."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -53,7 +53,7 @@ class _Bits:
 
     def __init__(self, dtype):
         real = np.dtype(np.uint8) if dtype == types.boolean else as_dtype(dtype)
-        self.unsigned = np.dtype(f"u{real.itemsize}").type
+        self.unsigned = unsigned_of(real)
         self.highest = self.unsigned(np.iinfo(self.unsigned).max)
         self.sign = self.unsigned(self.highest ^ (self.highest >> self.unsigned(1)))
         self.shift = self.sign if real.kind == "i" else self.unsigned(0)
@@ -65,12 +65,6 @@ class _Bits:
 def _as_unsigned_for(lines):
     unsigned = _Bits(lines.dtype).unsigned
     return lambda lines: lines.view(unsigned)
-
-
-@overload(empty_keys)
-def _empty_keys_for(rows, width, like):
-    unsigned = _Bits(like.dtype).unsigned
-    return lambda rows, width, like: np.empty((rows, width), unsigned)
 
 
 @overload(to_keys, jit_options=owning_nothing)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from beam_volumes.kernels.measure.histogram import bin_counts, radix_counts, value_counts
+from beam_volumes.kernels.measure.histogram import GUESSED, bin_counts, radix_counts, value_counts
 
 RNG = np.random.default_rng(0)
 
@@ -37,6 +37,14 @@ def test_bin_counts_are_numpys(dtype, bins):
     mask = wide > 5
     expected, edges = np.histogram(x[mask], bins)
     np.testing.assert_array_equal(bin_counts(x, edges, mask)[0], expected)
+
+
+def test_bin_counts_of_rows_longer_than_the_guesses():
+    x = RNG.normal(0, 9, (2, 2 * GUESSED + 5)).astype("f4")
+    mask = x > -1
+    for used in (None, mask):
+        expected, edges = np.histogram(x if used is None else x[used], 50)
+        np.testing.assert_array_equal(bin_counts(x, edges, used)[0], expected)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -246,7 +246,7 @@ def test_a_tile_and_its_box_fit_their_fields():
     for _ in range(2000):
         block = np.exp(rng.uniform(0, 8, 3)).astype(int)
         box = np.minimum(256, np.exp(rng.uniform(0, rng.uniform(1, 6), 3)).astype(int))
-        tile = np.array(rank_walk.tile_shape.py_func(*block, *box))
+        tile = np.array(rank_walk.tile_shape(tuple(block.tolist()), tuple(box.tolist())))
         assert (tile >= 1).all() and (tile <= block).all()
         assert (tile + box - 1 <= 511).all(), (block, box, tile)
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from beam_volumes.kernels.filters.extremum import order_keys_of_tile, padded
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.keys import as_unsigned, from_order_key
+from beam_volumes.kernels.keys import as_unsigned, from_order_key, unsigned_of
 from beam_volumes.kernels.rows import as_bytes
+from beam_volumes.kernels.scratch import Scratch, needs
 
 #: The largest number of rows of tables in one loop.
 MAX_PARTS = 16
@@ -87,8 +88,19 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
     return Columns(np.array(levels), np.array(lengths), np.array(parts))
 
 
+def _scratch(
+    rows: int, cols: int, depth: int, dtype: np.dtype,
+    levels: np.ndarray, lengths: np.ndarray, parts: np.ndarray, ly: int, lx: int, is_max: bool,
+) -> Scratch:  # fmt: skip
+    tables = int(parts[:, 0].max()) + 1
+    tall, wide = min(rows, TILE_ROWS), min(cols, TILE_COLUMNS)
+    voxels = tables * (padded((tall + ly - 1) * (wide + lx - 1)) + 128)
+    return ((voxels,), unsigned_of(dtype)), ((tables,), np.int64), ((MAX_PARTS,), np.int64)
+
+
+@needs(_scratch)
 @kernel
-def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is_max):
+def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is_max, scratch):
     """Minimum or maximum over a footprint of columns in a box of ``ly`` rows and ``lx`` columns."""
     # All input slices of a tile are kept as unsigned integers, and the extremum is the largest. For each
     # result, the extremum over a level's slices is computed from the level before. Tables of runs along x
@@ -98,18 +110,17 @@ def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is
     # stores per voxel and vector.
     src, out = as_bytes(src), as_bytes(out)
     lines, results = as_unsigned(src.lines), as_unsigned(out.lines)
-    deep = src.firsts.size - out.firsts.size + 1
-    tall, wide = min(y1 - y0, TILE_ROWS), min(nx, TILE_COLUMNS)
-    table = padded((tall + ly - 1) * (wide + lx - 1)) + 128
-    bases = np.arange(deep + len(levels) + lengths.size - 2) * table
-    tables = np.empty(bases.size * table, lines.dtype)
-    starts = np.empty(MAX_PARTS, np.int64)
+    tables, bases, starts = scratch
+    deep = bases.size - len(levels) - lengths.size + 2  # slices up to the last one that is used
+    tall, wide, table = min(y1 - y0, TILE_ROWS), min(nx, TILE_COLUMNS), tables.size // bases.size
+    for i in range(deep, bases.size):
+        bases[i] = i * table
     for top in range(y0, y1, tall):
         rows = min(tall, y1 - top)
         for left in range(0, nx, wide):
             cols = min(wide, nx - left)
             pitch, size = cols + lx - 1, (rows + ly - 1) * (cols + lx - 1)
-            for s in range(src.firsts.size):
+            for s in range(out.firsts.size + deep - 1):
                 at_slice = s % deep * table
                 at = src.firsts[s] + top, src.left + left, rows + ly - 1, pitch
                 order_keys_of_tile(lines, at, tables[at_slice : at_slice + size], src.lines, is_max)
@@ -122,13 +133,6 @@ def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is
                     _table_runs(tables, bases[last], runs, lengths, size)
                     at_out = out.firsts[k] + top, out.left + left, rows, cols, pitch
                     _find(tables, bases, parts, starts, results, at_out, src.lines, is_max)
-
-
-def scratch_voxels(columns: Columns, taps: tuple[int, int, int], rows: int, cols: int) -> int:
-    """The scratch voxels of `extremum_of_columns` for a block of rows and columns."""
-    tall, wide = min(rows, TILE_ROWS), min(cols, TILE_COLUMNS)
-    table = (tall + taps[1] - 1) * (wide + taps[2] - 1) + 256
-    return (taps[0] + len(columns.levels) + len(columns.lengths)) * table
 
 
 @row_kernel

@@ -10,10 +10,11 @@ from beam_volumes.kernels.filters.footprints import (
     growing_slices,
     largest,
     runs_along_x,
+    sizes_of_runs,
     tabled_lengths,
 )
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.keys import as_unsigned, from_order_key, to_order_key
+from beam_volumes.kernels.keys import as_unsigned, from_order_key, to_order_key, unsigned_of
 from beam_volumes.kernels.rows import (
     Rows,
     as_bytes,
@@ -125,30 +126,30 @@ def extremum_box(src, out, y0, y1, nx, lz, ly, lx, is_max, scratch):
     unordered = nan or minus
     for k in range(0, out.firsts.size, depth):
         _box_of_slices(
-            Rows(src.lines, src.firsts[k:] + y0, src.left),
-            Rows(out.lines, out.firsts[k : k + depth] + y0, out.left),
-            y1 - y0, nx, lz, ly, lx, depth,
+            Rows(src.lines, src.firsts[k:], src.left),
+            Rows(out.lines, out.firsts[k : k + depth], out.left),
+            y0, y1, nx, lz, ly, lx, depth,
             over_z, over_zy, suffix, prefix, spare[0], rows, is_max, unordered, nan,
         )  # fmt: skip
 
 
 @row_kernel
 def _box_of_slices(
-    src, out, tall, nx, lz, ly, lx, depth,
+    src, out, y0, y1, nx, lz, ly, lx, depth,
     over_z, over_zy, suffix, prefix, spare, rows, is_max, unordered, nan,
 ):  # fmt: skip
     left, slices = np.int64(0), out.firsts.size
-    for r in range(tall + ly - 1):
+    for r in range(y1 - y0 + ly - 1):
         for i in range(slices + lz - 1):
-            rows[i] = src.firsts[i] + r
+            rows[i] = src.firsts[i] + y0 + r
         block = over_z[r * depth : r * depth + slices]
         taken = rows[: slices + lz - 1]
         _slide_down(src.lines, taken, src.left, lz, block, suffix, prefix, is_max, unordered)
     for j in range(slices):
-        for y in range(0, tall, ly):
-            n = min(ly, tall - y)
+        for y in range(y0, y1, ly):
+            n = min(ly, y1 - y)
             for i in range(n + ly - 1):
-                rows[i] = (y + i) * depth + j
+                rows[i] = (y - y0 + i) * depth + j
             _slide_down(
                 over_z, rows[: n + ly - 1], left, ly, over_zy[:n], suffix, prefix, is_max, unordered
             )
@@ -159,11 +160,25 @@ def _box_of_slices(
                     one_nan(result)
 
 
+def _scratch_of_footprint(rows, cols, depth, dtype, offsets, is_max):
+    deep = tile = table = runs = lengths = longest = 0
+    if len(offsets) > FEW_TAPS:
+        deep, more_y, more_x = offsets.max(axis=0).tolist()
+        runs, lengths, longest = sizes_of_runs(offsets)
+        tall, wide = tile_shape(rows, cols, more_y, more_x)
+        table = padded((tall + more_y) * (wide + more_x)) + 128
+        tile = padded(tall * (wide + more_x))
+    tables = ((lengths + 1, table), unsigned_of(dtype)), ((depth, tile), unsigned_of(dtype))
+    sizes = (runs, 4), (3, max(runs, FEW_TAPS)), (lengths,), (longest + 1,), (4, deep + 2)
+    return *tables, *((n, np.int64) for n in sizes), ((max(cols, deep + 1),), np.bool_)
+
+
+@needs(_scratch_of_footprint)
 @kernel
-def extremum_footprint(src, out, y0, y1, nx, offsets, is_max):
+def extremum_footprint(src, out, y0, y1, nx, offsets, is_max, scratch):
     """Minimum or maximum over any footprint; ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in raster order.
 
-    Scratch: a tile with margins for each length of runs and once more, and ``n`` tiles for ``n`` slices.
+    The scratch has a tile with margins for each length of runs and once more, and a tile for each slice.
     """
     # The footprint is decomposed into slices, and these into runs along x. For each input slice, tables have
     # the extrema over runs of each length (the chords of Urbach & Wilkinson 2008). A slice of the footprint
@@ -172,27 +187,28 @@ def extremum_footprint(src, out, y0, y1, nx, offsets, is_max):
     # have unsigned integers, and the extremum is the largest. It takes at most a comparison per voxel and
     # run, and one per input voxel and length of runs. A tile has `TILE_ROWS` by `TILE_COLUMNS`, or the size
     # of the footprint. A footprint of `FEW_TAPS` needs no tables.
+    # The last of ``tables`` is for a slice.
+    tables, found, runs, of_runs, lengths, place, of_slices, flags = scratch
     if len(offsets) <= FEW_TAPS:
-        _extremum_of_few(src, out, y0, y1, nx, offsets, is_max)
+        _extremum_of_few(src, out, y0, y1, offsets, of_runs, flags[:nx], is_max)
         return
     src, out = as_bytes(src), as_bytes(out)
     lines, results = as_unsigned(src.lines), as_unsigned(out.lines)
-    slices = out.firsts.size
-    runs = runs_along_x(offsets)
-    lengths, level = tabled_lengths(runs)
-    kind, first, own, grown = growing_slices(runs)
+    runs_along_x(offsets, runs)
+    own, level, starts = of_runs[0], of_runs[1], of_runs[2]
+    tabled_lengths(runs, lengths, level, place)
+    begin, first, taps = of_slices[0], of_slices[1], of_slices[2]
+    kind = of_slices[3, : begin.size - 1]
+    grown = flags[: growing_slices(runs, kind, first, own, flags, begin, taps)]
     more_y, more_x = largest(offsets, 1), largest(offsets, 2)
-    tall, wide = min(y1 - y0, max(TILE_ROWS, more_y)), min(nx, max(TILE_COLUMNS, more_x))
-    table = padded((tall + more_y) * (wide + more_x)) + 128
-    tables = np.empty((lengths.size + 1, table), lines.dtype)  # the last one is for a slice
-    found = np.empty((slices, padded(tall * (wide + more_x))), lines.dtype)
-    starts = np.empty(own.size, np.int64)
+    tall, wide = tile_shape(y1 - y0, nx, more_y, more_x)
+    table, end = tables.shape[1], first[grown.size]
     for top in range(y0, y1, tall):
         rows = min(tall, y1 - top)
         for left in range(0, nx, wide):
             cols = min(wide, nx - left)
             pitch = cols + more_x
-            for i in range(own.size):
+            for i in range(end):
                 run = runs[own[i]]
                 starts[i] = level[own[i]] * table + run[1] * pitch + run[2]
             size, taken = padded((rows - 1) * pitch + cols), (rows + more_y) * pitch
@@ -204,7 +220,7 @@ def extremum_footprint(src, out, y0, y1, nx, offsets, is_max):
                 _raise_results(
                     flat, lengths.size * table, starts, first, kind, grown, s, found, size
                 )
-            for k in range(slices):
+            for k in range(out.firsts.size):
                 at_out = out.firsts[k] + top, out.left + left, rows, cols, pitch
                 _write_tile(found[k], results, at_out, src.lines, is_max)
 
@@ -306,32 +322,35 @@ def _raise(out, row):
 
 
 @row_kernel
+def tile_shape(rows, cols, more_y, more_x):
+    """Rows and columns of a tile, for a footprint of ``more_y + 1`` rows and ``more_x + 1`` columns."""
+    return min(rows, max(TILE_ROWS, more_y)), min(cols, max(TILE_COLUMNS, more_x))
+
+
+@row_kernel
 def padded(size):
     """Round a size up to whole unrolled vectors, since remainders of loops are slow."""
     return (size + 127) // 128 * 128
 
 
 @kernel
-def _extremum_of_few(src, out, y0, y1, nx, offsets, is_max):
+def _extremum_of_few(src, out, y0, y1, offsets, of_taps, flags, is_max):
     """The same for few offsets: all at once, directly from the rows of the block."""
     src, out = as_bytes(src), as_bytes(out)
     voxels, pitch = src.lines.reshape(src.lines.size), src.lines.shape[1]
-    firsts = src.firsts * pitch + src.left
-    slices, within = np.empty(FEW_TAPS, np.int64), np.empty(FEW_TAPS, np.int64)
-    starts = np.empty(FEW_TAPS, np.int64)
+    slices, within, starts = of_taps[0], of_taps[1], of_taps[2]
     for i in range(FEW_TAPS):
         tap = offsets[min(i, len(offsets) - 1)]
-        slices[i], within[i] = tap[0], tap[1] * pitch + tap[2]
-    flags = np.empty(nx, np.bool_)
+        slices[i], within[i] = tap[0], tap[1] * pitch + tap[2] + src.left
     tall = max(TILE_ROWS, STREAMED_BYTES // (pitch * voxels.itemsize))
     for top in range(y0, y1, tall):
-        place = (voxels, firsts, pitch, out, top, min(top + tall, y1))
+        place = (voxels, src.firsts, pitch, out, top, min(top + tall, y1))
         _few_of_tile(place, slices, within, starts, flags, is_max)
 
 
 @row_kernel
 def _few_of_tile(place, slices, within, starts, flags, is_max):
-    """Offset ``i`` is ``within[i]`` voxels after the start ``firsts`` of slice ``slices[i]``.
+    """Offset ``i`` is ``within[i]`` voxels after the start of line ``firsts[slices[i]]``.
 
     A row with a NaN is corrected afterwards: a search in advance would take as long as the rest.
     """
@@ -339,7 +358,7 @@ def _few_of_tile(place, slices, within, starts, flags, is_max):
     for k in range(results.firsts.size):
         for y in range(y0, y1):
             for i in range(FEW_TAPS):
-                starts[i] = firsts[k + slices[i]] + within[i] + y * pitch
+                starts[i] = (firsts[k + slices[i]] + y) * pitch + within[i]
             out = results.lines[results.firsts[k] + y, results.left : results.left + flags.size]
             if _extremum_of_seven(
                 voxels[starts[0] :], voxels[starts[1] :], voxels[starts[2] :], voxels[starts[3] :],

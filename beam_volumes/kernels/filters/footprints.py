@@ -5,10 +5,25 @@ Plain loops, because numba takes seconds to compile the equivalent numpy functio
 
 import numpy as np
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import row_kernel
 
 
-@kernel
+def sizes_of_runs(offsets: np.ndarray) -> tuple[int, int, int]:
+    """The number of runs along x, the number of lengths that `tabled_lengths` finds, and the longest run.
+
+    >>> sizes_of_runs(np.argwhere(np.array([[[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]]])))
+    (2, 4, 6)
+    """
+    ends = np.flatnonzero((np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1))
+    lengths = np.diff(ends, prepend=-1, append=len(offsets) - 1)
+    n = longest = 1
+    for length in np.unique(lengths).tolist():
+        while longest < length:
+            n, longest = n + 1, min(length, 2 * longest)
+    return len(lengths), n, longest
+
+
+@row_kernel
 def largest(table, column):
     """The maximum of a column without negative numbers."""
     found = 0
@@ -17,10 +32,9 @@ def largest(table, column):
     return found
 
 
-@kernel
-def runs_along_x(offsets):
-    """Runs of neighbouring offsets, as rows tz, ty, first tx, length."""
-    runs = np.empty((len(offsets), 4), np.int64)
+@row_kernel
+def runs_along_x(offsets, runs):
+    """Write runs of neighbouring offsets, as rows tz, ty, first tx, length."""
     n = 0
     for i in range(len(offsets)):
         tz, ty, tx = offsets[i, 0], offsets[i, 1], offsets[i, 2]
@@ -32,14 +46,11 @@ def runs_along_x(offsets):
         run = runs[n]
         run[0], run[1], run[2], run[3] = tz, ty, tx, 1
         n += 1
-    return runs[:n]
 
 
-@kernel
-def lines_of_taps(offsets):
-    """The distinct (tz, ty) of a footprint, and the index of each offset's one."""
-    lines = np.empty((len(offsets), 2), np.int64)
-    line = np.empty(len(offsets), np.int64)
+@row_kernel
+def lines_of_taps(offsets, lines, line):
+    """Write the distinct (tz, ty) of a footprint, and the index of each offset's one."""
     n = 0
     for i in range(len(offsets)):
         tz, ty = offsets[i, 0], offsets[i, 1]
@@ -47,47 +58,45 @@ def lines_of_taps(offsets):
             lines[n, 0], lines[n, 1] = tz, ty
             n += 1
         line[i] = n - 1
-    return lines[:n], line
 
 
-@kernel
-def tabled_lengths(runs):
-    """The lengths of runs, ascending from 1, and the index of each run's length.
+@row_kernel
+def tabled_lengths(runs, lengths, level, place):
+    """Write the lengths of runs, ascending from 1, and the index of each run's length.
 
-    Lengths are added so that none is more than twice the previous one.
+    Lengths are added so that none is more than twice the previous one. ``place`` is scratch, of a number more
+    than the longest run.
     """
-    longest = largest(runs, 3)
-    wanted = np.zeros(longest + 1, np.bool_)
+    place[:] = 0
     for i in range(len(runs)):
-        wanted[runs[i, 3]] = True
-    lengths, place = np.ones(longest + 1, np.int64), np.zeros(longest + 1, np.int64)
-    n = 1
-    for length in range(2, longest + 1):
-        while wanted[length] and lengths[n - 1] < length:
+        place[runs[i, 3]] = 1
+    lengths[0], place[1], n = 1, 0, 1
+    for length in range(2, place.size):
+        while place[length] and lengths[n - 1] < length:
             lengths[n] = min(length, 2 * lengths[n - 1])
             place[length] = n
             n += 1
-    level = np.empty(len(runs), np.int64)
     for i in range(len(runs)):
         level[i] = place[runs[i, 3]]
-    return lengths[:n], level
 
 
-@kernel
-def growing_slices(runs):
+@row_kernel
+def growing_slices(runs, kind, first, own, grown, begin, taps):
     """The distinct slices of a footprint, smallest first, as differences from the previous slice."""
     # The slices of a ball, for example, are nested. A slice that shares fewer than two runs with the previous
-    # one starts anew. Returns ``kind``, int64: for each tz its distinct slice, or -1 for an empty one;
+    # one starts anew. Writes ``kind``, int64: for each tz its distinct slice, or -1 for an empty one;
     # ``first, own``, int64: ``own[first[i] : first[i + 1]]`` are the runs that distinct slice ``i`` starts
-    # with or adds; ``grown``, bool: whether it contains the previous one.
-    n = runs[-1, 0] + 1
-    begin, taps = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
+    # with or adds; ``grown``, bool: whether it contains the previous one. Returns the number of distinct
+    # slices. ``begin`` and ``taps``, int64, are scratch.
+    n = kind.size
+    kind[:] = -1
+    begin[:] = 0
+    taps[:] = 0
+    first[0] = 0
     for i in range(len(runs)):
         taps[runs[i, 0]] += runs[i, 3]
         for tz in range(runs[i, 0], n):
             begin[tz + 1] += 1
-    kind, first, own = np.full(n, -1), np.zeros(n + 1, np.int64), np.empty(len(runs), np.int64)
-    grown = np.zeros(n, np.bool_)
     kinds, before = 0, -1
     while True:
         new = -1
@@ -95,7 +104,7 @@ def growing_slices(runs):
             if kind[tz] < 0 and taps[tz] > 0 and (new < 0 or taps[tz] < taps[new]):
                 new = tz
         if new < 0:
-            return kind, first[: kinds + 1], own[: first[kinds]], grown[:kinds]
+            return kinds
         mine = runs[begin[new] : begin[new + 1]]
         others = runs[begin[before] : begin[before + 1]] if before >= 0 else mine[:0]
         shared = 0
@@ -123,7 +132,7 @@ def growing_slices(runs):
         first[kinds] = last
 
 
-@kernel
+@row_kernel
 def _where(run, others):
     """Whether a run is within one of others, and whether it equals one."""
     within, same = False, False

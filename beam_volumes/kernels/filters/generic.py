@@ -15,6 +15,7 @@ from numba.core.errors import NumbaError
 from beam_volumes.kernels.casting import cast_rounded
 from beam_volumes.kernels.jit import made_kernel, user_function
 from beam_volumes.kernels.rows import as_bytes
+from beam_volumes.kernels.scratch import Scratch, needs
 
 _lock = Lock()
 
@@ -56,6 +57,13 @@ def _line_of(message: str) -> str:
     return ""
 
 
+def _scratch(
+    rows: int, cols: int, depth: int, dtype: np.dtype, offsets: np.ndarray, extra: tuple[Any, ...]
+) -> Scratch:
+    count = len(offsets)
+    return ((count,), np.float64), ((cols,), np.float64), ((2, count), np.int64)
+
+
 @lru_cache(maxsize=64)
 def _kernel(given: Callable[..., Any]) -> tuple[Any, Any, Any]:
     # Compiled without the options of a decorator: no fastmath, and an index out of range is an error.
@@ -66,16 +74,17 @@ def _kernel(given: Callable[..., Any]) -> tuple[Any, Any, Any]:
     def call(values, extra):
         return function(values, *extra)
 
+    @needs(_scratch)
     @made_kernel
-    def kernel(src, out, y0, y1, nx, offsets, extra):
+    def kernel(src, out, y0, y1, nx, offsets, extra, scratch):
         lines, firsts, left = as_bytes(src)
-        count = len(offsets)
-        values, results = np.empty(count), np.empty(nx)
-        rows, cols = np.empty(count, np.int64), left + offsets[:, 2]
+        values, results, (rows, cols) = scratch
+        count = values.size
         for k in range(out.firsts.size):
             for y in range(y0, y1):
                 for i in range(count):
                     rows[i] = firsts[k + offsets[i, 0]] + y + offsets[i, 1]
+                    cols[i] = left + offsets[i, 2]
                 for x in range(nx):
                     for i in range(count):
                         values[i] = lines[rows[i], cols[i] + x]

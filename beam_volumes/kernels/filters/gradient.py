@@ -5,25 +5,27 @@ import numpy as np
 from beam_volumes.kernels.casting import cast_rounded
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import as_bytes
+from beam_volumes.kernels.scratch import needs
 
 
+def _scratch(rows, cols, depth, dtype, like, centre, real):
+    return *[((3, cols + 2), like.dtype)] * 3, ((cols,), real.dtype)
+
+
+@needs(_scratch)
 @kernel
-def gradient_magnitude(src, out, y0, y1, nx, like, centre, real):
+def gradient_magnitude(src, out, y0, y1, nx, like, centre, real, scratch):
     """The magnitude of the differences ``[-1, 0, 1]`` along each axis, smoothed along the others.
 
-    The smoothing is ``[1, centre, 1]``: 2 for Sobel, 1 for Prewitt. Scratch: 11 rows.
+    The smoothing is ``[1, centre, 1]``: 2 for Sobel, 1 for Prewitt.
     """
     # Intermediate results are shared: each row is smoothed and differenced along z, these along y, and those
     # along x. Differences are computed in the type of ``like`` and ``centre``, which must hold 16 times a
     # voxel, and the magnitude in the type of ``real``, float32 or float64. It takes about 40 operations per
     # voxel and vector.
-    width = nx + 2
-    smooth_z = np.full((3, width), like)  # row r is at r % 3
-    differ_z = np.full((3, width), like)
-    smooth_zy, differ_y, along_z = np.full(width, like), np.full(width, like), np.full(width, like)
-    length = np.full(nx, real)
+    smooth_z, differ_z, others, length = scratch  # row r is at r % 3 of the first two
     _lengths(
-        as_bytes(src), out, y0, y1, centre, smooth_z, differ_z, smooth_zy, differ_y, along_z, length,
+        as_bytes(src), out, y0, y1, centre, smooth_z, differ_z, others[0], others[1], others[2], length,
     )  # fmt: skip
 
 
@@ -82,17 +84,17 @@ def _over_x(s0, s2, y0, y1, y2, z0, z1, z2, centre, length):
         length[x] = np.sqrt(gz * gz + gy * gy + gx * gx)
 
 
+@needs(lambda rows, cols, depth, dtype, *_: (((2, cols + 4), dtype),))
 @kernel
-def second_difference(src, out, y0, y1, nx, first, second, before, start, shape):
+def second_difference(src, out, y0, y1, nx, first, second, before, start, shape, scratch):
     """The central differences along two axes, one after the other, with `numpy.gradient`'s values, in floats.
 
-    At the edges of the volume, a difference is between the outer voxel and the next one. Scratch: two rows.
+    At the edges of the volume, a difference is between the outer voxel and the next one.
     """
     # Axes are 0 to 2, ``first <= second``. ``before`` are the slices, rows and columns of ``src`` before
     # ``out``: one along each of the axes, two if they are the same. ``start`` is the position of the first
     # voxel of ``out`` in a volume of a ``shape``.
-    work = np.empty((2, nx + 4), src.lines.dtype)
-    _second_differences(src, out, y0, y1, nx, first, second, before, start, shape, work)
+    _second_differences(src, out, y0, y1, nx, first, second, before, start, shape, scratch[0])
 
 
 @row_kernel

@@ -12,6 +12,7 @@ from beam_volumes.kernels.rows import (
     order_zeros,
     write_nan,
 )
+from beam_volumes.kernels.scratch import needs, stored
 
 
 @row_kernel
@@ -25,21 +26,23 @@ def _sort_three(a, b, c, low, middle, high):
         high[x] = r if h < r else h
 
 
+def _scratch(rows, cols, depth, dtype):
+    # Ranks over z, rank i of row r at 3 (r % 3) + i, and over z and y. NaN, -0.0 of row r at r % 3.
+    ranks = (((9, cols + 2), stored(dtype)),) * 2
+    return *ranks, ((2, 3), np.bool_), ((cols,), np.bool_), ((cols,), np.uint8)
+
+
+@needs(_scratch)
 @kernel
-def median3(src, out, y0, y1, nx):
-    """Median over 3 x 3 x 3, of any type. Scratch: 18 rows."""
+def median3(src, out, y0, y1, nx, scratch):
+    """Median over 3 x 3 x 3, of any type."""
     # Each voxel column of three slices is sorted once, then each three rows of these; neighbouring medians
     # share both. The median of the sorted block takes a short network of minima and maxima
     # (`beam_volumes.kernels.filters._median_network`), without branches, so it vectorizes: about 140 per
     # voxel and vector. Results with a NaN, and signs of zeros next to a -0.0, are corrected afterwards, since
     # minima and maxima do not order them.
-    src, out = as_bytes(src), as_bytes(out)
-    width = nx + 2
-    by_z = np.empty((9, width), src.lines.dtype)  # rank i of row r at 3 (r % 3) + i
-    by_zy = np.empty((9, width), src.lines.dtype)
-    unordered = np.zeros((2, 3), np.bool_)  # NaN, -0.0; row r at r % 3
-    flags, negative = np.empty(nx, np.bool_), np.empty(nx, np.uint8)
-    _medians(src, out, y0, y1, by_z, by_zy, unordered, flags, negative)
+    by_z, by_zy, unordered, flags, negative = scratch
+    _medians(as_bytes(src), as_bytes(out), y0, y1, by_z, by_zy, unordered, flags, negative)
 
 
 @row_kernel

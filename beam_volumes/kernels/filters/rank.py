@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from beam_volumes.kernels.filters.footprints import largest, lines_of_taps
+from beam_volumes.kernels.filters.footprints import lines_of_taps
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.keys import empty_keys, from_keys, to_keys
+from beam_volumes.kernels.keys import from_keys, to_keys, unsigned_of
 from beam_volumes.kernels.rows import as_bytes, copy_row, has_nan, mark_nan, write_nan
+from beam_volumes.kernels.scratch import needs
 
 
 @row_kernel
@@ -65,27 +66,32 @@ def _bisect(keys, line, tx, rank, low, high, limit, below):
             found[x] = with_bit if below[x] <= rank else without
 
 
+def _scratch(rows, cols, depth, dtype, offsets, rank):
+    lines = 1 + int((np.diff(offsets[:, :2], axis=0) != 0).any(axis=1).sum())
+    n, width, keys = len(offsets), cols + int(offsets[:, 2].max()), unsigned_of(dtype)
+    indices = (((lines, 2), np.int64), ((n,), np.int64), ((n,), np.int64))
+    three = ((3, width), keys)
+    return *indices, ((lines, width), keys), three, ((cols,), np.uint32), ((cols,), np.bool_)
+
+
+@needs(_scratch)
 @kernel
-def rank_footprint(src, out, y0, y1, nx, offsets, rank):
+def rank_footprint(src, out, y0, y1, nx, offsets, rank, scratch):
     """The value of ``rank`` (0 is the smallest) under any footprint of ``n`` voxels, ``0 <= rank < n``.
 
-    ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in order. Scratch: a row for each (tz, ty) and five more.
+    ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in order. The scratch has a row for each (tz, ty).
     """
     # Bisection on the value, for a row of voxels at a time. Values become unsigned integers of the same
     # order. The result is built from its highest bit: a bit is set if at most ``rank`` values are below the
     # number with this bit. This only compares and counts, so it vectorizes: ``n`` comparisons per voxel,
     # vector and bit. Bits that all values around a row share are skipped.
-    src, out = as_bytes(src), as_bytes(out)
-    at, line = lines_of_taps(offsets)
-    tx = np.ascontiguousarray(offsets[:, 2])
-    width = nx + largest(offsets, 2)
-    keys = empty_keys(len(at), width, src.lines)
-    low, high, limit = np.empty_like(keys[0]), np.empty_like(keys[0]), np.empty_like(keys[0])
-    below = np.empty(nx, np.uint32)
-    flags = np.empty(nx, np.bool_)
+    at, line, tx, keys, three, below, flags = scratch
+    lines_of_taps(offsets, at, line)
+    for i in range(tx.size):
+        tx[i] = offsets[i, 2]
     _ranks(
-        src, out, y0, y1,
-        offsets, at, line, tx, rank, keys, low, high, limit, below, flags,
+        as_bytes(src), as_bytes(out), y0, y1,
+        offsets, at, line, tx, rank, keys, three[0], three[1], three[2], below, flags,
     )  # fmt: skip
 
 

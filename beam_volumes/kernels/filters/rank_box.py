@@ -5,6 +5,7 @@ import numpy as np
 from beam_volumes.kernels.filters.uniform import slide_right
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import Rows, as_bytes, copy_row
+from beam_volumes.kernels.scratch import needs, stored
 
 #: Slices, rows and columns of a tile, columns with margins: arrays for a threshold fit L1, and the tile's
 #: voxels L2.
@@ -13,57 +14,57 @@ TILE = (32, 32, 256)
 _WHOLE = 64
 
 
+def _scratch(rows, cols, depth, dtype, lz, ly, lx, rank):
+    deep, tall = min(TILE[0], depth), min(TILE[1], rows)
+    tiles = -(-cols // max(TILE[2] // 4, TILE[2] - lx + 1))
+    pitch = -(-(-(-cols // tiles) + lx - 1) // _WHOLE) * _WHOLE
+    size, padded = tall * pitch, (tall + ly - 1) * pitch
+    tile = ((deep + lz - 1, padded), stored(dtype)), ((deep, size), stored(dtype))
+    slices = ((padded,), np.uint8), ((3, size), np.uint16), ((size,), np.uint8)
+    return *tile, *slices, ((9, 2), np.int64)
+
+
+@needs(_scratch)
 @kernel
-def rank_box(src, out, y0, y1, nx, lz, ly, lx, rank):
+def rank_box(src, out, y0, y1, nx, lz, ly, lx, rank, scratch):
     """The value of ``rank`` (0 is the smallest) over a box, for bool, uint8 or int8.
 
-    ``lz < 256``, with fewer than 65536 voxels. Scratch: a tile with margins, one without, and eight slices.
+    ``lz < 256``, with fewer than 65536 voxels. The scratch is a tile with and without margins, and eight
+    slices of it.
     """
     # The value is above ``t`` if at most ``rank`` voxels of the box are <= ``t``. Three sliding sums of 0s
     # and 1s count them at the same cost for any size. A tile tries thresholds from the middle of its values
     # outwards. If none or all of its results are above a threshold, half of the remaining ones are skipped.
     # So it takes about as many thresholds as there are different results in the tile: few for large boxes.
     # All of it vectorizes. About ``8 + log2(lx)`` operations per voxel, vector and threshold.
-    src, out = as_bytes(src), as_bytes(out)
-    slices, dtype = out.firsts.size, src.lines.dtype
-    depth, tall = min(TILE[0], slices), min(TILE[1], y1 - y0)
-    wide, pitch = columns(nx, lx)
     # Slices of a tile are one long row each, for long loops. Columns after the tile's own have sums across
     # the ends of rows, which are not used.
-    taken = np.empty((depth + lz - 1, (tall + ly - 1) * pitch), dtype)
-    made = np.empty((depth, tall * pitch), dtype)
-    below = np.empty((tall + ly - 1) * pitch, np.uint8)
-    sums, above = np.empty((3, tall * pitch), np.uint16), np.empty(tall * pitch, np.uint8)
-    waiting = np.empty((9, 2), np.int64)
-    for k in range(0, slices, depth):
+    src, out = as_bytes(src), as_bytes(out)
+    taken, made, below, sums, above, waiting = scratch
+    depth, tall = len(made), min(TILE[1], y1 - y0)
+    pitch = above.size // tall
+    wide = pitch - lx + 1
+    for k in range(0, out.firsts.size, depth):
         for top in range(y0, y1, tall):
             for left in range(0, nx, wide):
                 _tile(
-                    Rows(src.lines, src.firsts[k:] + top, src.left + left),
-                    Rows(out.lines, out.firsts[k : k + depth] + top, out.left + left),
-                    min(tall, y1 - top), min(wide, nx - left), pitch, lz, ly, lx, rank,
+                    Rows(src.lines, src.firsts[k:], src.left + left),
+                    Rows(out.lines, out.firsts[k : k + depth], out.left + left),
+                    top, min(tall, y1 - top), min(wide, nx - left), pitch, lz, ly, lx, rank,
                     taken, made, below, sums, above, waiting,
                 )  # fmt: skip
 
 
-@kernel
-def columns(nx, lx):
-    """The number of a tile's own columns, and of its columns in memory."""
-    tiles = -(-nx // max(TILE[2] // 4, TILE[2] - lx + 1))
-    wide = -(-nx // tiles)
-    return wide, -(-(wide + lx - 1) // _WHOLE) * _WHOLE
-
-
 @row_kernel
 def _tile(
-    src, out, rows, cols, pitch, lz, ly, lx, rank,
+    src, out, top, rows, cols, pitch, lz, ly, lx, rank,
     taken, made, below, sums, above, waiting,
 ):  # fmt: skip
     whole = src.lines.dtype.type
     width, slices = cols + lx - 1, out.firsts.size
     for k in range(slices + lz - 1):
         for y in range(rows + ly - 1):
-            row = src.lines[src.firsts[k] + y, src.left : src.left + width]
+            row = src.lines[src.firsts[k] + top + y, src.left : src.left + width]
             at = y * pitch
             copy_row(row, taken[k, at : at + width])
             for x in range(at + width, at + pitch):
@@ -75,7 +76,7 @@ def _tile(
     for k in range(slices):
         for y in range(rows):
             row = made[k, y * pitch : y * pitch + cols]
-            target = out.lines[out.firsts[k] + y, out.left : out.left + cols]
+            target = out.lines[out.firsts[k] + top + y, out.left : out.left + cols]
             for x in range(cols):
                 target[x] = row[x] + whole(base)
 

@@ -1,10 +1,14 @@
 """Ranks over a large box for any type, by a walk through the sorted voxels of a tile."""
 
+import math
+from functools import lru_cache
+
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.keys import empty_keys, from_keys, to_keys
+from beam_volumes.kernels.keys import from_keys, to_keys, unsigned_of
 from beam_volumes.kernels.rows import Rows, as_bytes, has_nan, write_nan
+from beam_volumes.kernels.scratch import needs
 
 #: Approximate number of voxels that are sorted together, margins included.
 TILE_VOXELS = 1 << 13
@@ -22,11 +26,51 @@ _BITS = np.argsort([(0x077CB531 << i & 0xFFFFFFFF) >> 27 for i in range(32)])
 _NOWHERE = np.uint32(_LONGEST << 2 * _FIELD | _LONGEST << _FIELD | _LONGEST)  # outside of any box
 
 
+@lru_cache(256)
+def tile_shape(block, box):
+    """Slices, rows and columns of a tile, proportional to the box; with margins at most `_LONGEST` each."""
+    limits = [min(n, _LONGEST + 1 - b) for n, b in zip(block, box, strict=True)]
+    tile = [1, 1, 1]
+    limit = max(TILE_VOXELS, 10 * math.prod(box))
+    while True:
+        larger = []
+        for a in range(3):
+            grown = [
+                min(limits[b], n + max(1, n // 4)) if a == b else n for b, n in enumerate(tile)
+            ]
+            voxels = math.prod(n + b - 1 for n, b in zip(grown, box, strict=True))
+            if tile[a] < limits[a] and voxels <= limit:
+                larger.append((tile[a] / box[a], a, grown))
+        if not larger:
+            return tuple(tile)
+        tile = min(larger)[2]
+
+
+def _scratch(rows, cols, depth, dtype, lz, ly, lx, rank):
+    tz, ty, tx = tile_shape((depth, rows, cols), (lz, ly, lx))
+    around = tz + lz - 1, ty + ly - 1, tx + lx - 1
+    if max(around) > _LONGEST:
+        raise ValueError("rank_walk: a box of more than 511 voxels along an axis")
+    sorted_voxels = -(-math.prod(around) // _BLOCK) * _BLOCK
+    places = ((2, sorted_voxels), np.uint32), ((sorted_voxels,), np.uint32)
+    window, starts = ((around[2], ly * lz), np.uint32), ((256,), np.int64)
+    keys = unsigned_of(dtype)
+    return (
+        ((2, sorted_voxels), keys),
+        *places,
+        window,
+        ((tz, tx), keys),
+        ((ty, tx), np.bool_),
+        starts,
+    )
+
+
+@needs(_scratch)
 @kernel
-def rank_walk(src, out, y0, y1, nx, lz, ly, lx, rank):
+def rank_walk(src, out, y0, y1, nx, lz, ly, lx, rank, scratch):
     """The value of ``rank`` (0 is the smallest) over a box of up to 256 voxels along each axis, for any type.
 
-    Scratch: 16 bytes and two keys per sorted voxel: `TILE_VOXELS`, or ten boxes if they are more.
+    The scratch is about 16 bytes and two keys per sorted voxel: `TILE_VOXELS`, or ten boxes if they are more.
     """
     # The voxels of a tile and its margins are sorted once, and then identified by their index in this order.
     # From one box to the next along x, entering and leaving voxels below the last result are counted. From
@@ -34,40 +78,29 @@ def rank_walk(src, out, y0, y1, nx, lz, ly, lx, rank):
     # short because neighbouring results are similar. It takes ``2 lz ly`` comparisons per voxel and vector, a
     # walk, and the sorting of 3 to 7 voxels for each of the tile's own.
     src, out = as_bytes(src), as_bytes(out)
-    slices = out.firsts.size
-    tz, ty, tx = tile_shape(slices, y1 - y0, nx, lz, ly, lx)
-    sx = tx + lx - 1
-    if max(tz + lz - 1, ty + ly - 1, sx) > _LONGEST:
-        raise ValueError("rank_walk: a box of more than 511 voxels along an axis")
-    blocks = -(-(tz + lz - 1) * (ty + ly - 1) * sx // _BLOCK)
-    keys = empty_keys(2, blocks * _BLOCK, src.lines)
-    places = np.empty((2, blocks * _BLOCK), np.uint32)
-    order = np.empty(blocks * _BLOCK, np.uint32)
-    window = np.empty((sx, ly * lz), np.uint32)
-    result = np.empty((1, tx), keys.dtype)
-    flags = np.empty(tx, np.bool_)
-    starts = np.empty(256, np.int64)
-    for k in range(0, slices, tz):
+    keys, places, order, window, result, flags, starts = scratch
+    tz, ty, tx = len(result), len(flags), result.shape[1]
+    for k in range(0, out.firsts.size, tz):
         for top in range(y0, y1, ty):
             for left in range(0, nx, tx):
                 _tile(
-                    Rows(src.lines, src.firsts[k:] + top, src.left + left),
-                    Rows(out.lines, out.firsts[k : k + tz] + top, out.left + left),
-                    min(ty, y1 - top), min(tx, nx - left), lz, ly, lx, rank,
+                    Rows(src.lines, src.firsts[k:], src.left + left),
+                    Rows(out.lines, out.firsts[k : k + tz], out.left + left),
+                    top, min(ty, y1 - top), min(tx, nx - left), lz, ly, lx, rank,
                     keys, places, order, window, result, flags, starts,
                 )  # fmt: skip
 
 
 @row_kernel
 def _tile(
-    src, out, rows, cols, lz, ly, lx, rank,
+    src, out, top, rows, cols, lz, ly, lx, rank,
     keys, places, order, window, result, flags, starts,
 ):  # fmt: skip
     wide, high, deep = cols + lx - 1, rows + ly - 1, out.firsts.size + lz - 1
     nans, n = np.int64(0), np.int64(0)
     for k in range(deep):
         for y in range(high):
-            row = src.lines[src.firsts[k] + y, src.left : src.left + wide]
+            row = src.lines[src.firsts[k] + top + y, src.left : src.left + wide]
             to_keys(row, keys[0, n : n + wide])
             if has_nan(row):  # NaNs are last in the order
                 for x in range(wide):
@@ -86,40 +119,13 @@ def _tile(
         guess = n // (2 * _BLOCK)
         for y in range(rows):
             _fill_window(order, window, k, y, high, wide, deep, lz, ly)
-            guess = _walk_row(
-                keys[i], in_blocks, window, guess, k, y, lz, ly, lx, rank, result[0, :cols]
-            )
-            target = out.lines[out.firsts[k] + y, out.left : out.left + cols]
-            from_keys(result[0, :cols], target)
+            row, nan = result[k, :cols], flags[y, :cols]
+            guess = _walk_row(keys[i], in_blocks, window, guess, k, y, lz, ly, lx, rank, row)
+            target = out.lines[out.firsts[k] + top + y, out.left : out.left + cols]
+            from_keys(row, target)
             if nans:
-                _mark_nans(window, lx, np.uint32(n - nans), flags[:cols])
-                write_nan(flags[:cols], target)
-
-
-@kernel
-def tile_shape(depth, rows, cols, lz, ly, lx):
-    """Slices, rows and columns of a tile, proportional to the box; with margins at most `_LONGEST` each."""
-    box = (lz, ly, lx)
-    limits = np.empty(3, np.int64)
-    limits[0] = min(depth, _LONGEST + 1 - lz)
-    limits[1] = min(rows, _LONGEST + 1 - ly)
-    limits[2] = min(cols, _LONGEST + 1 - lx)
-    tile = np.ones(3, np.int64)
-    limit = max(TILE_VOXELS, 10 * lz * ly * lx)
-    while True:
-        best = -1
-        for a in range(3):
-            if tile[a] >= limits[a]:
-                continue
-            step = min(limits[a], tile[a] + max(1, tile[a] // 4)) - tile[a]
-            voxels = 1
-            for b in range(3):
-                voxels *= tile[b] + box[b] - 1 + (step if a == b else 0)
-            if voxels <= limit and (best < 0 or tile[a] * box[best] < tile[best] * box[a]):
-                best = a
-        if best < 0:
-            return tile[0], tile[1], tile[2]
-        tile[best] = min(limits[best], tile[best] + max(1, tile[best] // 4))
+                _mark_nans(window, lx, np.uint32(n - nans), nan)
+                write_nan(nan, target)
 
 
 @row_kernel

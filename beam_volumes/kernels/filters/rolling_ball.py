@@ -3,9 +3,10 @@
 import numpy as np
 
 from beam_volumes.kernels.casting import one_nan
-from beam_volumes.kernels.filters.footprints import largest, runs_along_x
+from beam_volumes.kernels.filters.footprints import runs_along_x, sizes_of_runs
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import has_nan
+from beam_volumes.kernels.scratch import needs
 
 
 @row_kernel
@@ -61,15 +62,20 @@ def _rows(src, out, y0, y1, runs, heights, own, extreme, row):
                 one_nan(result)
 
 
+def _scratch(rows, cols, depth, dtype, offsets, heights, own):
+    count, _, longest = sizes_of_runs(offsets)
+    return ((count, 4), np.int64), ((cols,), heights.dtype), ((cols + longest,), heights.dtype)
+
+
+@needs(_scratch)
 @kernel
-def rolling_ball(src, out, y0, y1, nx, offsets, heights, own):
+def rolling_ball(src, out, y0, y1, nx, offsets, heights, own, scratch):
     """The minimum of voxel + height under a kernel with height 0 at its centre ``own``.
 
     It is computed in the type of ``heights``, which holds all sums; ``out`` has the type of ``src``. A result
     is NaN exactly where its footprint contains one. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in raster
-    order. ``n`` additions and comparisons per voxel and vector. Scratch: two rows.
+    order. ``n`` additions and comparisons per voxel and vector.
     """
-    runs = runs_along_x(offsets)
-    extreme = np.empty(nx, heights.dtype)
-    row = np.empty(nx + largest(runs, 3), heights.dtype)
+    runs, extreme, row = scratch
+    runs_along_x(offsets, runs)
     _rows(src, out, y0, y1, runs, heights, own, extreme, row)

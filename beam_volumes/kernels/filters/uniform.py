@@ -6,51 +6,48 @@ from numba.extending import overload
 
 from beam_volumes.kernels.casting import rounded
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.rows import Rows, as_bytes, copy_row
+from beam_volumes.kernels.rows import as_bytes, copy_row
+from beam_volumes.kernels.scratch import needs
 
 #: Rows per tile: their sums over z stay in L2.
 TILE_ROWS = 64
 
 
-@kernel
-def uniform_box(src, out, y0, y1, nx, lz, ly, lx, flat, solid, scale):
-    """The sum over a box of bool or integers times ``scale``; the order of its terms does not matter.
+def _scratch(rows, cols, depth, dtype, lz, ly, lx, flat, solid, scale):
+    lines, width = min(TILE_ROWS, rows) + ly - 1, cols + lx - 1
+    return ((lines, width), flat.dtype), ((width,), flat.dtype), ((2, width), solid.dtype)
 
-    Scratch: ``TILE_ROWS + ly`` rows of ``flat`` and two of ``solid``.
-    """
+
+@needs(_scratch)
+@kernel
+def uniform_box(src, out, y0, y1, nx, lz, ly, lx, flat, solid, scale, scratch):
+    """The sum over a box of bool or integers times ``scale``; the order of its terms does not matter."""
     # ``flat`` and ``solid`` are zeros of integer types that hold a sum over z and y, and over the box.
     # ``scale`` is float32 or float64. About ``5 + 1.5 log2(lx)`` operations per voxel and vector for any
     # size. The last addition along x, the scale and the rounding are one loop.
-    width = nx + lx - 1
-    tall = min(TILE_ROWS, y1 - y0)
-    over_z = np.full((tall + ly - 1, width), flat)
-    over_zy, sums = np.full(width, flat), np.full((2, width), solid)
-    src = as_bytes(src)
-    for top in range(y0, y1, tall):
-        rows = min(tall, y1 - top)
-        _tile(
-            Rows(src.lines, src.firsts + top, src.left), Rows(out.lines, out.firsts + top, out.left),
-            rows, nx,
-            lz, ly, lx, over_z, over_zy, sums, scale,
-        )  # fmt: skip
+    over_z, over_zy, sums = scratch
+    for top in range(y0, y1, TILE_ROWS):
+        rows = min(TILE_ROWS, y1 - top)
+        _tile(as_bytes(src), out, top, rows, nx, lz, ly, lx, over_z, over_zy, sums, scale)
 
 
 @row_kernel
-def _tile(src, out, rows, nx, lz, ly, lx, over_z, over_zy, sums, scale):
+def _tile(src, out, top, rows, nx, lz, ly, lx, over_z, over_zy, sums, scale):
     lines, firsts, left = src
     width = over_zy.size
     for k in range(out.firsts.size):
         for y in range(rows + ly - 1):
+            at = top + y
             if k == 0:
-                copy_row(lines[firsts[0] + y, left : left + width], over_z[y])
+                copy_row(lines[firsts[0] + at, left : left + width], over_z[y])
                 for j in range(1, lz - 1, 2):
-                    a = lines[firsts[j] + y, left : left + width]
-                    _add_both(over_z[y], a, lines[firsts[j + 1] + y, left : left + width])
+                    a = lines[firsts[j] + at, left : left + width]
+                    _add_both(over_z[y], a, lines[firsts[j + 1] + at, left : left + width])
                 if lz % 2 == 0:
-                    _add(over_z[y], lines[firsts[lz - 1] + y, left : left + width])
+                    _add(over_z[y], lines[firsts[lz - 1] + at, left : left + width])
             else:
-                enter = lines[firsts[k + lz - 1] + y, left : left + width]
-                _slide(over_z[y], enter, lines[firsts[k - 1] + y, left : left + width])
+                enter = lines[firsts[k + lz - 1] + at, left : left + width]
+                _slide(over_z[y], enter, lines[firsts[k - 1] + at, left : left + width])
         for y in range(rows):
             if y == 0:
                 copy_row(over_z[0], over_zy)
@@ -58,9 +55,8 @@ def _tile(src, out, rows, nx, lz, ly, lx, over_z, over_zy, sums, scale):
                     _add(over_zy, over_z[j])
             else:
                 _slide(over_zy, over_z[y + ly - 1], over_z[y - 1])
-            _mean_right(
-                over_zy, lx, sums, scale, out.lines[out.firsts[k] + y, out.left : out.left + nx]
-            )
+            row = out.lines[out.firsts[k] + top + y, out.left : out.left + nx]
+            _mean_right(over_zy, lx, sums, scale, row)
 
 
 @row_kernel

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_volumes.kernels.casting import kernel_array
+from beam_volumes.kernels.casting import kernel_array, kernel_dtype
 from beam_volumes.kernels.elementary.exp_log import flat_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import Scratch, arrays
 
 
 class KeyBits(NamedTuple):
@@ -300,6 +301,12 @@ def _add_doubles(bits, pitch, rows, cols, mask, mask_pitch, squares, cells):
     return count - bad, bad
 
 
+def scratch_of_moments(dtype: np.dtype) -> Scratch:
+    """A row per exponent, with digits of the sum and then of the sum of squares."""
+    rows = exponents(kernel_dtype(np.dtype(dtype)))
+    return (((rows, 3 if rows == exponents(np.dtype(np.float32)) else DIGITS), np.int64),)
+
+
 def moments(
     src: np.ndarray, mask: np.ndarray | None = None, squares: bool = False
 ) -> tuple[int, int, int, int]:
@@ -322,9 +329,10 @@ def moments(
     flat, pitch = flat_rows(src)
     used, mask_pitch = flat_mask(mask, src.shape)
     window = (pitch, *src.shape, used, mask_pitch, squares)
+    (cells,) = arrays(scratch_of_moments(src.dtype))
+    cells[:] = 0
     if src.dtype.kind == "f":
         single = src.itemsize == 4
-        cells = np.zeros((256, 3) if single else (2048, 6), np.int64)
         add = _add_singles if single else _add_doubles
         count, bad = add(flat.view(unsigned(src.dtype)), *window, cells)
         return count, bad, *combined(cells, 1 if single else 2)
@@ -332,10 +340,9 @@ def moments(
         raise TypeError(f"no exact sum of {src.dtype}: use bool, integers or floats to 64 bit")
     if src.dtype.kind == "b":
         flat = flat.view(np.uint8)
-    sums = np.zeros(DIGITS, np.int64)
     add = _add_wide_integers if src.itemsize == 8 else _add_integers
-    count = add(flat, *window, sums)
-    return count, 0, *combined(sums[None])
+    count = add(flat, *window, cells[0])
+    return count, 0, *combined(cells)
 
 
 def combined(cells: np.ndarray, wide: int = 2) -> tuple[int, int]:

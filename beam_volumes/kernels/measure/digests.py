@@ -9,6 +9,7 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import strided
+from beam_volumes.kernels.scratch import Scratch, arrays
 
 
 @row_kernel
@@ -19,23 +20,29 @@ def mixed(word):
     return word ^ (word >> np.uint64(31))
 
 
+def scratch(cols: int, dtype: np.dtype) -> Scratch:
+    """The factors of a row's words, and of its remaining voxels."""
+    per_word = 8 // np.dtype(dtype).itemsize
+    return (((cols // per_word + per_word,), np.uint64),)
+
+
 def digest(block: np.ndarray, y0: int, y1: int, first: int = 0) -> int:
     """The digest of rows ``y0:y1`` of a block (slices, rows, columns); strips add up modulo 2**64.
 
     The block's rows are numbered from ``first``.
     """
     bits = block.view(f"u{block.itemsize}")
-    return int(_digest(strided(bits), bits.shape, y0, y1, first))
+    (factors,) = arrays(scratch(bits.shape[2], bits.dtype))
+    return int(_digest(strided(bits), bits.shape, y0, y1, first, factors))
 
 
 @kernel
-def _digest(bits, shape, y0, y1, first):
+def _digest(bits, shape, y0, y1, first, factors):
     flat, step_z, step_y = bits
     nz, ny, nx = shape
     per_word = 8 // flat.itemsize
     words = nx // per_word
     # Odd factors, so every change of a single word changes the digest.
-    factors = np.empty(words + per_word, np.uint64)
     for i in range(factors.size):
         factors[i] = mixed(np.uint64(i)) | np.uint64(1)
     total = np.uint64(0)

@@ -11,12 +11,15 @@ from beam_volumes.kernels.elementary.exp_log import flat_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.measure.accumulate import flat_bits, flat_mask, key_bits
 from beam_volumes.kernels.measure.projection import strides_of_cells
+from beam_volumes.kernels.scratch import Scratch, arrays
 
 DIGIT_BITS = 16
 #: Number of values of a digit of 8 bits.
 BYTE = 256
 #: Copies of the counts of bins that consecutive voxels are counted in.
 WAYS = 4
+#: Number of voxels per call of `_guess_bins`: a multiple of `WAYS`.
+GUESSED = 4096
 
 
 def digit_bits(dtype: np.dtype) -> int:
@@ -191,20 +194,22 @@ def bin_of(value, edges, start, scale):
 
 
 @kernel
-def _count_bins(src, pitch, rows, cols, mask, mask_pitch, edges, ends, counts):
+def _count_bins(src, pitch, rows, cols, mask, mask_pitch, edges, ends, counts, guesses):
     # halves, so the width of the full range of float64 does not overflow
     start = 0.5 * np.float64(edges[0])
     scale = counts.shape[1] / (0.5 * np.float64(edges[-1]) - start)
-    guesses = np.empty(cols, np.uint32)
+    last = np.float64(counts.shape[1] - 1)
     bad = 0
     for y in range(rows):
-        row = src[y * pitch : y * pitch + cols]
-        _guess_bins(row, start, scale, np.float64(counts.shape[1] - 1), guesses)
-        if mask is None:
-            bad += _count_row(row, None, guesses, edges, ends, start, scale, counts)
-        else:
-            use = mask[y * mask_pitch : y * mask_pitch + cols]
-            bad += _count_row(row, use, guesses, edges, ends, start, scale, counts)
+        for left in range(0, cols, guesses.size):
+            right = min(left + guesses.size, cols)
+            row = src[y * pitch + left : y * pitch + right]
+            _guess_bins(row, start, scale, last, guesses)
+            if mask is None:
+                bad += _count_row(row, None, guesses, edges, ends, start, scale, counts)
+            else:
+                use = mask[y * mask_pitch + left : y * mask_pitch + right]
+                bad += _count_row(row, use, guesses, edges, ends, start, scale, counts)
     return bad
 
 
@@ -237,6 +242,12 @@ def _count_row(row, use, guesses, edges, ends, start, scale, counts):
     return bad
 
 
+def scratch_of_bins(bins: int, dtype: np.dtype) -> Scratch:
+    """The ends of bins, counts and guesses of `bin_counts`."""
+    ends, counts = ((bins,), dtype), ((WAYS, bins), np.int64)
+    return ends, counts, ((GUESSED,), np.uint32)
+
+
 def bin_counts(
     src: np.ndarray, edges: np.ndarray, mask: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
@@ -249,8 +260,9 @@ def bin_counts(
     flat, pitch = flat_rows(src)
     used, mask_pitch = flat_mask(mask, src.shape)
     edges = np.ascontiguousarray(edges)
-    ends = edges[1:].copy()
+    ends, counts, guesses = arrays(scratch_of_bins(len(edges) - 1, edges.dtype))
+    ends[:], counts[:] = edges[1:], 0
     ends[-1] = np.nextafter(ends[-1], ends.dtype.type(np.inf))  # the last bin is closed
-    counts = np.zeros((WAYS, len(ends)), np.int64)
-    bad = _count_bins(flat, pitch, *src.shape, used, mask_pitch, edges, ends, counts)
+    window = flat, pitch, *src.shape, used, mask_pitch
+    bad = _count_bins(*window, edges, ends, counts, guesses)
     return counts.sum(axis=0), bad

@@ -10,30 +10,45 @@ import numpy as np
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.morphology.distance import any_above, copy, lower_by_four
 from beam_volumes.kernels.rows import as_bytes
+from beam_volumes.kernels.scratch import needs
+
+#: Rows of a tile, which fits a cache, unless the ball is larger.
+TILE_ROWS = 32
 
 
+def _scratch(rows, cols, depth, dtype, radii, steps, limit, is_dilation):
+    rz, ry, rx = radii.tolist()
+    high, wide = min(rows, max(TILE_ROWS, 2 * ry)) + 2 * ry, cols + 2 * rx
+    # Slices to the nearest set voxel, clipped, for each slice of a tile; and squares.
+    near, flags = ((depth + 2 * rz, high, wide), np.uint8), ((high,), np.bool_)
+    return near, flags, *(((n, wide), steps.dtype) for n in (high, 2))
+
+
+@needs(_scratch)
 @kernel
-def binary_ball(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
+def binary_ball(src, out, y0, y1, nx, radii, steps, limit, is_dilation, scratch):
     """Whether any (dilation) or all (erosion) of the voxels in a ball or ellipsoid are set."""
     # ``src`` is bool or uint8 (nonzero is set), with a margin of ``radii`` voxels; ``out`` is bool or uint8
     # with 0 and 1. ``radii``, int64 (3,), along z, y, x are below 254. ``steps``, uint8 or uint16 (3, n), are
     # the squared lengths of 0, 1, ... voxels along each axis, up to the radius, in a dtype that holds ``2 *
     # limit + 1``. ``limit`` is the largest squared distance inside the ball.
-    tile = max(32, 2 * radii[1])  # rows per tile, which fits a cache
+    near, some, squared, lines = scratch
+    tile = some.size - 2 * radii[1]
     for top in range(y0, y1, tile):
-        bottom = min(top + tile, y1)
-        _tile(as_bytes(src), as_bytes(out), top, bottom, nx, radii, steps, limit, is_dilation)
+        _tile(
+            as_bytes(src), as_bytes(out), top, min(top + tile, y1), nx, radii, steps, limit, is_dilation,
+            near, some, squared, lines[0], lines[1, :nx],
+        )  # fmt: skip
 
 
 @kernel
-def _tile(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
+def _tile(
+    src, out, y0, y1, nx, radii, steps, limit, is_dilation, near, some, squared, best, middle
+):  # fmt: skip
     rz, ry, rx = radii[0], radii[1], radii[2]
     inside, beyond = steps.dtype.type(limit), steps.dtype.type(limit + 1)
     none = np.uint8(rz + 1)
-    rows, width = y1 - y0 + 2 * ry, nx + 2 * rx
-    near = np.empty(
-        (src.firsts.size, rows, width), np.uint8
-    )  # slices to the nearest set voxel, clipped
+    rows, width = y1 - y0 + 2 * ry, best.size
     for k in range(src.firsts.size):
         for y in range(rows):
             voxels = src.lines[src.firsts[k] + y0 + y, src.left : src.left + width]
@@ -46,10 +61,6 @@ def _tile(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
     for k in range(src.firsts.size - 2, -1, -1):
         for y in range(rows):
             _one_more(near[k, y], near[k + 1, y])
-    squared = np.empty((rows, width), steps.dtype)
-    some = np.empty(rows, np.bool_)
-    best = np.empty(width, steps.dtype)
-    middle = np.empty(nx, steps.dtype)
     for k in range(out.firsts.size):
         for y in range(rows):
             some[y] = _squares(near[k + rz, y], squared[y], steps[0], none, beyond)

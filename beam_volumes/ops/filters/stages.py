@@ -21,11 +21,7 @@ from beam_volumes.kernels.filters import (
     separable,
     uniform,
 )
-from beam_volumes.kernels.filters.columns import (
-    Columns,
-    extremum_of_columns,
-    scratch_voxels,
-)
+from beam_volumes.kernels.filters.columns import Columns, extremum_of_columns
 from beam_volumes.kernels.filters.rank import rank_footprint
 from beam_volumes.kernels.morphology import ball
 from beam_volumes.kernels.morphology import footprint as morphology
@@ -126,11 +122,6 @@ class Uniform(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        kept = min(rows, uniform.TILE_ROWS) + self.extent[1]
-        wide = cols + self.extent[2]
-        return (kept * self.flat.itemsize + 2 * self.solid.itemsize) * wide
-
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         return self.two_blocks(rows, cols, depth, self.flat.itemsize)
 
@@ -151,9 +142,6 @@ class GradientMagnitude(Neighbourhood):
     cost = 1.3
     kernel = staticmethod(gradient.gradient_magnitude)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return (cols + 2) * (9 * self.centre.dtype.itemsize + self.real.dtype.itemsize)
-
     def parameters(self) -> tuple[Any, ...]:
         return self.centre.dtype.type(0), self.centre, self.real
 
@@ -173,23 +161,6 @@ class CorrelateNd(Neighbourhood):
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.weights
-
-
-def table_bytes(
-    offsets: np.ndarray, extent: Triple, rows: int, cols: int, depth: int, itemsize: int
-) -> int:
-    """The scratch bytes of `beam_volumes.kernels.filters.extremum.extremum_footprint`."""
-    if len(offsets) <= extremum.FEW_TAPS:
-        return 0
-    ends = np.flatnonzero((np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1))
-    lengths = np.unique(np.diff(ends, prepend=-1, append=len(offsets) - 1))
-    tables = (
-        1 + lengths.size + int(lengths[-1]).bit_length()
-    )  # an upper bound with intermediate lengths
-    tile = min(rows, max(extremum.TILE_ROWS, extent[1]))
-    wide = min(cols, max(extremum.TILE_COLUMNS, extent[2])) + extent[2]
-    voxels = tables * ((tile + extent[1]) * wide + 256) + depth * (tile * wide + 128)
-    return voxels * itemsize + 64 * len(offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,9 +203,6 @@ class ExtremumFootprint(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return table_bytes(self.offsets, self.extent, rows, cols, depth, self.dtype.itemsize)
-
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.largest
 
@@ -252,10 +220,6 @@ class ExtremumColumns(Neighbourhood):
     def cost(self) -> float:
         return 0.5 + 0.07 * len(self.columns.parts) * self.dtype.itemsize
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        voxels = scratch_voxels(self.columns, self.extent, rows, cols)
-        return voxels * self.dtype.itemsize + 4096
-
     def parameters(self) -> tuple[Any, ...]:
         return (*self.columns, *self.extent[1:], self.largest)
 
@@ -272,10 +236,6 @@ class RankFootprint(Neighbourhood):
     @property
     def cost(self) -> float:
         return 8 * self.dtype.itemsize * len(self.offsets) / 30
-
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        lines = self.extent[0] * self.extent[1]
-        return (lines + 6) * (cols + self.extent[2]) * 8 + 64 * len(self.offsets)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.rank
@@ -297,12 +257,6 @@ class RankBox(Neighbourhood):
     def preferred_slices(self) -> int:
         return max(8, self.extent[0])
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        z, y = min(depth, rank_box.TILE[0]), min(rows, rank_box.TILE[1])
-        _, wide = rank_box.columns(cols, self.extent[2])
-        slices = y + self.extent[1] - 1
-        return ((z + self.extent[0]) * slices + (z + 8) * y) * wide + 1024
-
     def parameters(self) -> tuple[Any, ...]:
         return (*self.extent, self.rank)
 
@@ -323,11 +277,6 @@ class RankWalk(Neighbourhood):
     def preferred_slices(self) -> int:
         return max(8, self.extent[0])
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        around = [n + t - 1 for n, t in zip((depth, rows, cols), self.extent, strict=True)]
-        tile = max(rank_walk.TILE_VOXELS, 10 * math.prod(self.extent))
-        return min(math.prod(around), tile) * (2 * self.dtype.itemsize + 16) + 9 * cols + 4096
-
     def parameters(self) -> tuple[Any, ...]:
         return (*self.extent, self.rank)
 
@@ -341,9 +290,6 @@ class Median3(Neighbourhood):
     @property
     def cost(self) -> float:
         return 3.0 * self.dtype.itemsize
-
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 24 * (cols + 2) * self.dtype.itemsize
 
     def parameters(self) -> tuple[Any, ...]:
         return ()
@@ -365,9 +311,6 @@ class BinaryFootprint(Neighbourhood):
     @property
     def preferred_slices(self) -> int:
         return self.extent[0]
-
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return table_bytes(self.offsets, self.extent, rows, cols, depth, 1)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.dilation
@@ -394,11 +337,6 @@ class BinaryBall(Neighbourhood):
     def preferred_slices(self) -> int:
         return self.extent[0]
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        z, y, x = self.extent
-        high, wide = min(rows, max(32, y)) + y, cols + x
-        return high * wide * (depth + z + self.steps.itemsize) + 4 * wide + high
-
     def parameters(self) -> tuple[Any, ...]:
         radii = np.array([n // 2 for n in self.extent])
         return radii, self.steps, self.limit, self.dilation
@@ -417,9 +355,6 @@ class GreyFootprint(Neighbourhood):
     @property
     def cost(self) -> float:
         return 0.5 + 0.8 * len(self.offsets)
-
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 4 * (cols + self.extent[2]) * 8 + self.heights.nbytes
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.heights, self.dilation
@@ -444,8 +379,8 @@ class GenericFootprint(Neighbourhood):
         return digest("GenericFootprint", self.identity, self.dtype, *where, self.extra)
 
     def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        # A row, indices and voxels of the footprint, and four such arrays for the function.
-        return 8 * cols + 64 * len(self.offsets)
+        # The function may allocate: four arrays of the footprint's voxels.
+        return super().scratch_bytes(rows, cols, depth) + 32 * len(self.offsets)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.extra

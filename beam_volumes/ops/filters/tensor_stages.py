@@ -113,9 +113,6 @@ class SecondDifference(Neighbourhood):
         extent = (2 * z + 1, 2 * y + 1, 2 * x + 1)
         return cls(name, dtype, (z, y, x), extent, Padding(("nearest",) * 3), axes, shape)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 2 * (cols + 4) * self.dtype.itemsize
-
     def parameters(self) -> tuple[Any, ...]:
         return *self.axes, self.before, self.shape
 

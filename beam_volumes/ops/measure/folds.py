@@ -16,12 +16,13 @@ import numpy as np
 
 from beam_volumes.kernels.measure import accumulate
 from beam_volumes.kernels.measure.histogram import (
-    WAYS,
     bin_counts,
     digit_bits,
     radix_counts,
+    scratch_of_bins,
     value_counts,
 )
+from beam_volumes.kernels.scratch import nbytes
 from beam_volumes.ops.measure import percentile_formulas, threshold_formulas
 from beam_volumes.ops.measure.rounding import root, rounded
 from beam_volumes.sweep.reduction import Reduction, Slices
@@ -187,9 +188,9 @@ class Moments(Fold):
         return 2 + accumulate.exponents(self.source) * accumulate.DIGITS
 
     def peak_bytes(self, threads: int) -> int:
-        return (
-            super().peak_bytes(threads) + threads * 8 * self.cells
-        )  # the host has such cells, too
+        return super().peak_bytes(threads) + threads * nbytes(
+            accumulate.scratch_of_moments(self.source)
+        )
 
     def device_parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return (self.squares,)
@@ -524,8 +525,9 @@ class Histogram(Counts):
         return (self.bins,)
 
     def peak_bytes(self, threads: int) -> int:
-        # Each thread has its state, the edges, the ends of bins, and copies of the counts and their sum.
-        return max(super().peak_bytes(threads), (threads * (WAYS + 4) + 1) * self.state_bytes)
+        # Each thread has its state, the edges, scratch, and the sum of its counts.
+        own = nbytes(scratch_of_bins(self.bins, np.dtype(np.float64))) + 3 * self.state_bytes
+        return max(super().peak_bytes(threads), threads * own + self.state_bytes)
 
     def edges(self, values: tuple[Any, ...]) -> np.ndarray:
         """The ``bins + 1`` edges in numpy's dtype."""
