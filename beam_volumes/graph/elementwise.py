@@ -195,7 +195,8 @@ class Elementwise(Chain):
                     pairs.one_nan_of(out)
 
     def _arrays(self, out: np.ndarray) -> tuple[np.ndarray, ...]:
-        return arrays(self.scratch(*out.shape, 1))
+        rows, cols = out.shape
+        return arrays(self.scratch(rows, cols, 1))
 
 
 @dataclass(frozen=True, eq=False)
