@@ -52,7 +52,7 @@ def along_x(
     for y in range(y0, y1):
         part[0] = distance[y]
         _rows(part, work, chessboard)
-        np.copyto(part, none, where=np.equal(part, 2147483647, out=is_far))
+        np.copyto(part, none, where=np.equal(part, np.int32(2147483647), out=is_far))
         out[y] = part[0]
 
 

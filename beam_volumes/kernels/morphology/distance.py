@@ -18,7 +18,7 @@ method is selected column by column and row by row, so strips and windows do not
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -375,7 +375,7 @@ def _scratch_of_bounded(rows, cols, depth, dtype, sampling, max_distance) -> Scr
 
 @needs(_scratch_of_bounded)
 def bounded(
-    mask: Sequence[np.ndarray],
+    mask: Iterable[np.ndarray],
     out: Iterable[np.ndarray],
     sampling: tuple[float, float, float],
     max_distance: float,
@@ -389,11 +389,8 @@ def bounded(
     bits do not depend on the block.
     """
     reach, how = _bounded(max_distance, sampling)
-    (above, y, x), even, of = (
-        bounded_reach(max_distance, sampling),
-        reach + reach % 2,
-        how.dtype.type,
-    )
+    above, y, x = bounded_reach(max_distance, sampling)
+    even, of = reach + reach % 2, how.dtype.type
     far, (wz, wy, wx) = of(how.far), (of(w) for w in how.weights)
     near, carry, is_far, squared, line = scratch[:5]
     (_, ny, nx), rows = near.shape, line.shape[1]
@@ -404,8 +401,9 @@ def bounded(
     backward(near, carry, 0, ny)
     limit = line.dtype.type(max_distance if root else max_distance**2)
     for k, result in enumerate(out, above):
-        np.copyto(near[k], FAR, where=np.greater(near[k], reach, out=is_far))
+        np.copyto(near[k], FAR, where=np.greater(near[k], np.int32(reach), out=is_far))
         along_y(near[k : k + 1], squared, 0, nx, even, far, wz, wy, False, scratch[9:])
         whole = squared[:, y : y + rows]
         along_x(whole, line, 0, rows, even, far, wx, how.scale, root, False, scratch[5:9])
-        np.minimum(line[0, :, x : nx - x], limit, out=result)
+        np.minimum(line, limit, out=line)  # contiguous: numpy allocates buffers for views
+        result[...] = line[0, :, x : nx - x]

@@ -172,8 +172,8 @@ class BoundedDistance(Stage):
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         ((_, _), (above, below), _) = self.halos[0]
-        mask = [inputs[0].slice(k, y0, y1 + above + below) for k in range(inputs[0].depth)]
-        result = [out.slice(k, y0, y1) for k in range(out.depth)]
+        mask = (inputs[0].slice(k, y0, y1 + above + below) for k in range(inputs[0].depth))
+        result = (out.slice(k, y0, y1) for k in range(out.depth))
         scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
         kernels.bounded(mask, result, self.sampling, self.max_distance, self.root, scratch)
 
