@@ -82,8 +82,9 @@ def runs_of(src, ny, nx, links, is_joined):
     mask = np.array([voxels != 0 for voxels, _ in views(src, None, ny, nx)]).view("u1")
     mask.flags.writeable = False
     rows = len(mask) * ny
+    scratch = arrays(components.find_runs.scratch(rows, nx))
     *runs, parent = components.find_runs(
-        mask, links, is_joined, components.MASK, mask.dtype.type(0), 0, rows
+        mask, links, is_joined, components.MASK, mask.dtype.type(0), 0, rows, scratch
     )
     components.flatten(parent)
     return *runs, parent
