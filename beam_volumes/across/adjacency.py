@@ -17,6 +17,7 @@ from beam_volumes.across.tables import EXTREMES, as_labels
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import adjacency as kernels
 from beam_volumes.kernels.labels.regions import magnitudes
+from beam_volumes.kernels.scratch import arrays as allocated
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +142,8 @@ def adjacency(
         base, width = 32 * first, (math.frexp(maximum)[1] + 1 - 32 * first) // 32 + 4
     if "sums" not in arrays:
         width = 0
-    keys, n = kernels.discover(labels, under, own)
+    scratch = allocated(kernels.scratch_of(labels.shape[2]))
+    keys, n = kernels.discover(labels, under, own, scratch)
     used = np.flatnonzero(keys[:, 0])
     order = used[_order(keys[used])]
     place = np.zeros(len(keys), np.int64)
@@ -153,7 +155,7 @@ def adjacency(
     how = (boundary is not None, RULES[value], only_extremes, edges, base)
     into = (keys, place, *how, faces, count, extremes, cells, bins)
     z, y, x = values
-    kernels.faces(labels, under, (z, y, x), values_under, own, into)
+    kernels.faces(labels, under, (z, y, x), values_under, own, into, scratch)
     sums = Wide.of(cells, base // 32)
     return Adjacency(keys[order], faces, count, extremes, sums, bins).only(arrays)
 

@@ -31,6 +31,7 @@ from beam_volumes.kernels.labels import components as kernels
 from beam_volumes.kernels.labels import edges
 from beam_volumes.kernels.measure import digests
 from beam_volumes.kernels.packing import pack, unpack
+from beam_volumes.kernels.scratch import arrays
 from beam_volumes.sweep.device import MaskThere
 from beam_volumes.sweep.resources import in_strips
 
@@ -218,12 +219,16 @@ class Labelling:
             block.shape[0] * ny,
             block.size,
             threads,
-            lambda a, b: kernels.find_runs(block, *how, a, b),
+            lambda a, b: kernels.find_runs(
+                block, *how, a, b, arrays(kernels.find_runs.scratch(b - a, nx))
+            ),
         )
         offsets, starts, stops, parent = _put_together(parts)
         if len(parts) > 1:
             cuts = np.cumsum([len(part[0]) - 1 for part in parts[:-1]])
-            kernels.join_runs(block, *how, cuts, offsets, parent)
+            rows = min(2 * ny + 2, block.shape[0] * ny)
+            scratch = arrays(kernels.find_runs.scratch(rows, nx))
+            kernels.join_runs(block, *how, cuts, offsets, parent, scratch)
         labels, first = kernels.number_runs(nx, offsets, starts, parent)
         values, voxels = (block.reshape(-1)[first], block) if self.by_value else (None, None)
         return Components(block.shape, offsets, starts, stops, labels, first, values, voxels)

@@ -15,6 +15,7 @@ import numpy as np
 
 from beam_volumes.kernels.cuda.parts import Part, reason_against
 from beam_volumes.kernels.elementary import exp_log, functions, pairs
+from beam_volumes.kernels.scratch import Scratch, arrays
 from beam_volumes.sweep.stage import Block, Named, Stage
 
 #: Exact by IEEE 754 or integer arithmetic, so the same everywhere.
@@ -127,14 +128,21 @@ class Elementwise(Chain):
             + _TOUCH * (1 + len(self.arguments)) * self.dtype.itemsize / 2
         )
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        if self.function in _ALLOCATING:
-            # As float64: the operands, with numbers broadcast, and the result
-            wide = 8 * (1 + len(self.arguments)) + 2 if self.function in functions.FUNCTIONS else 19
-            return block_rows(rows, cols) * cols * max(19, wide)
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        voxels = block_rows(rows, cols) * cols
+        if self.function in functions.FUNCTIONS:
+            return functions.scratch_of(len(self.arguments), voxels)
+        if self.function in _COMPILED:
+            return (((voxels,), np.float64),) * 2
         if self.function in pairs.FUNCTIONS and self.dtype.kind == "f":
-            return max(cols, min(rows * cols, pairs.COPIED)) * 24
-        return 0
+            return pairs.scratch_of(rows, cols, self.dtype)
+        return ()
+
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
+        if self.function in _ALLOCATING - _COMPILED.keys():
+            # numpy allocates the operand as float64, rounded, and three masks.
+            return 19 * block_rows(rows, cols) * cols
+        return super().scratch_bytes(rows, cols, depth)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -175,16 +183,20 @@ class Elementwise(Chain):
             elif self.function == "power" and _is_plain(operands[1], out.dtype):
                 np.copyto(out, _power(operands[0], operands[1], out.dtype), casting="unsafe")
             elif self.function in functions.FUNCTIONS:
-                functions.apply(self.function, operands, out)
+                functions.apply(self.function, operands, out, self._arrays(out))
             elif self.function in _COMPILED:
-                _compiled(_COMPILED[self.function], operands[0], out)
+                _compiled(_COMPILED[self.function], operands[0], out, *self._arrays(out))
             elif _is_open(self.function, operands, out.dtype):
                 a, b = (np.asarray(o) for o in operands)
-                pairs.apply(self.function, a, b, out)
+                pairs.apply(self.function, a, b, out, self._arrays(out))
             else:
                 getattr(np, self.function)(*operands, out=out, casting="unsafe")
                 if self.function in ("floor_divide", "remainder") and out.dtype.kind == "f":
                     pairs.one_nan_of(out)
+
+    def _arrays(self, out: np.ndarray) -> tuple[np.ndarray, ...]:
+        rows, cols = out.shape
+        return arrays(self.scratch(rows, cols, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,16 +216,19 @@ class Fused(Chain):
     def cost(self) -> float:
         return sum(p.cost for p in self.parts)
 
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        block = block_rows(rows, cols), cols
+        return tuple((block, p.dtype) for p in self.parts[:-1])
+
     def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        rows = block_rows(rows, cols)
-        own = sum(rows * cols * p.dtype.itemsize for p in self.parts[:-1])
-        return own + max(p.scratch_bytes(rows, cols, depth) for p in self.parts)
+        block = block_rows(rows, cols), cols, depth
+        own = super().scratch_bytes(*block)
+        return own + max(p.scratch_bytes(*block) for p in self.parts)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        rows = block_rows(y1 - y0, out.cols)
-        parts = [np.empty((rows, out.cols), p.dtype) for p in self.parts[:-1]]
+        parts = arrays(self.scratch(y1 - y0, out.cols, 1))
         for k, a, b in row_blocks(out, y0, y1):
             views = [i.slice(k, a, b) for i in inputs]
             made = [part[: b - a] for part in parts]
@@ -253,15 +268,22 @@ def _is_open(function: str, operands: Sequence[Any], dtype: np.dtype) -> bool:
 
 
 def _compiled(
-    function: Callable[[np.ndarray, np.ndarray], None], x: np.ndarray, out: np.ndarray
+    function: Callable[[np.ndarray, np.ndarray], None],
+    x: np.ndarray,
+    out: np.ndarray,
+    source: np.ndarray,
+    result: np.ndarray,
 ) -> None:
-    # The compiled functions take float32 and float64; half precision is converted.
-    source = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+    # The compiled functions take float32 and float64; others are converted.
+    if x.dtype not in (np.float32, np.float64):
+        source = source.reshape(out.shape)
+        np.copyto(source, x, casting="unsafe")
+        x = source
     if out.dtype in (np.float32, np.float64):
-        function(source, out)
+        function(x, out)
     else:
-        result = np.empty(out.shape, np.float64)
-        function(source, result)
+        result = result.reshape(out.shape)
+        function(x, result)
         np.copyto(out, result, casting="unsafe")
 
 

@@ -241,7 +241,9 @@ class Stage(PlainData):
     def working_bytes(self, shape: Triple, threads: int) -> int:
         """Bytes allocated during a call for an output of this shape."""
         depth, rows, cols = shape
-        strips = max(1, min(threads, rows))
+        strips = max(1, min(threads, cols if 1 in self.spans else rows))
+        if 1 in self.spans:
+            return strips * self.scratch_bytes(rows, -(-cols // strips), depth)
         return strips * self.scratch_bytes(-(-rows // strips), cols, depth)
 
     def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:

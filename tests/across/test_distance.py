@@ -1,6 +1,6 @@
 """The distance transform from slabs and windows against scipy's of the whole volume."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import hypothesis.strategies as st
 import numpy as np
@@ -10,6 +10,7 @@ from scipy import ndimage as ndi
 
 from beam_volumes.across import scans
 from beam_volumes.kernels.morphology import distance as edt
+from beam_volumes.kernels.scratch import arrays
 from tests.across.scanned import carries, distance_summary
 from tests.tiers import thorough
 
@@ -64,14 +65,18 @@ def by_slabs(mask, sampling, slabs, windows, rows, cols, radix=3, root=True, rea
             up = scans.distance_carry(back, ny, nx)
             strips(rows, lambda y0, y1, d=distance, c=up: edt.backward(d, c, y0, y1))
             squared = np.empty(distance.shape, how.dtype)
+            size = ny, nx, b - a, how.dtype, reach
+            columns, lines = (arrays(k.scratch(*size)) for k in (edt.along_y, edt.along_x))
             strips(
                 cols,
-                lambda x0, x1, d=distance, s=squared: edt.along_y(d, s, x0, x1, reach, far, wz, wy),
+                lambda x0, x1, d=distance, s=squared, w=columns: edt.along_y(
+                    d, s, x0, x1, reach, far, wz, wy, True, w
+                ),
             )
             strips(
                 rows,
-                lambda y0, y1, a=a, b=b, s=squared: edt.along_x(
-                    s, out[a:b], y0, y1, reach, far, wx, how.scale, root
+                lambda y0, y1, a=a, b=b, s=squared, w=lines: edt.along_x(
+                    s, out[a:b], y0, y1, reach, far, wx, how.scale, root, True, w
                 ),
             )
     return out
@@ -166,19 +171,19 @@ def test_bad_sampling():
 def test_bounded(case, most):
     mask, sampling, slabs, _, rows, cols, _ = case
     reach = edt.bounded_reach(most, sampling)
+    padded = np.pad(mask, [(r, r) for r in reach], constant_values=True)
+
+    def bounded(*box):
+        out = np.empty([b - a for a, b in box], np.float32)
+        around = padded[tuple(slice(a, b + 2 * r) for (a, b), r in zip(box, reach, strict=True))]
+        depth, *size = out.shape
+        scratch = arrays(edt.bounded.scratch(*size, depth, out.dtype, sampling, most))
+        edt.bounded(around, out, sampling, most, True, scratch)
+        return out
+
+    uncut = bounded(*((0, n) for n in mask.shape))
     got = np.empty(mask.shape, np.float32)
-    for z0, z1 in pieces(slabs):
-        for y0, y1 in pieces(rows):
-            for x0, x1 in pieces(cols):
-                lo = [max(0, a - r) for a, r in zip((z0, y0, x0), reach, strict=True)]
-                box = tuple(
-                    slice(a, b + r) for a, b, r in zip(lo, (z1, y1, x1), reach, strict=True)
-                )
-                core = tuple(
-                    slice(a - o, b - o)
-                    for a, b, o in zip((z0, y0, x0), (z1, y1, x1), lo, strict=True)
-                )
-                got[z0:z1, y0:y1, x0:x1] = edt.bounded(mask[box], sampling, most, core)
-    uncut = edt.bounded(mask, sampling, most, (slice(None),) * 3)
+    for box in product(*map(pieces, (slabs, rows, cols))):
+        got[tuple(slice(*ends) for ends in box)] = bounded(*box)
     assert np.array_equal(got, uncut)
     np.testing.assert_array_max_ulp(got, np.minimum(expected(mask, sampling), np.float32(most)), 1)

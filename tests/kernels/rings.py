@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from beam_volumes.kernels.rows import rows_of
+from beam_volumes.kernels.rows import Rows, rows_of
 from beam_volumes.kernels.scratch import arrays
 
 DTYPES = ["?", "u1", "u2", "i4", "i8", "f4", "f8"]
@@ -66,6 +66,16 @@ def scratch_of(kernel, shape, dtype, parameters):
     """The last argument of a kernel, or nothing for a kernel without scratch."""
     needed = getattr(kernel, "scratch", None)
     return [arrays(needed(*shape, dtype, *parameters))] if needed else []
+
+
+def with_scratch(kernel, arguments):
+    """Arguments of a kernel with any number of inputs and its parameters, and its scratch."""
+    if not hasattr(kernel, "scratch"):
+        return arguments
+    last = max(i for i, a in enumerate(arguments) if isinstance(a, Rows))
+    out, y0, y1, nx, *parameters = arguments[last:]
+    shape = y1 - y0, nx, len(out.firsts)
+    return *arguments, *scratch_of(kernel, shape, out.lines.dtype, parameters)
 
 
 def apply(kernel, volume, before, taps, *parameters, mode="reflect", cval=0, dtype=None, seed=0):

@@ -15,7 +15,7 @@ from numba import cuda
 from beam_volumes.kernels.cuda import twin
 from beam_volumes.kernels.rows import Rows
 from tests.kernels.device_cases import Call, cases
-from tests.kernels.rings import apply, centre
+from tests.kernels.rings import apply, centre, with_scratch
 
 
 def host(name):
@@ -62,7 +62,8 @@ def differs(case):
     call, filtered = simulated(case.name)
     if isinstance(case, Call):
         expected, found = copy.deepcopy(case.arguments), copy.deepcopy(case.arguments)
-        host(case.host or f"beam_volumes.kernels.{case.name}")(*expected)
+        kernel = host(case.host or f"beam_volumes.kernels.{case.name}")
+        kernel(*with_scratch(kernel, expected))
         call(*found)
         pairs = list(zip(arrays(expected), arrays(found), strict=True))
     else:

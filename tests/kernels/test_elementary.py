@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.ndimage._filters import _gaussian_kernel1d
 
+from beam_volumes.graph.elementwise import of_numbers
 from beam_volumes.kernels.elementary import functions
 from beam_volumes.kernels.elementary.exp_log import (
     exp,
@@ -141,13 +142,16 @@ def test_special_values(function, reference):
 
 
 @pytest.mark.parametrize("dtype", [bool, "u1", "i2", "i4", "u8", "f2", "f4"])
-def test_float32_is_the_rounded_float64(dtype):
+def test_other_dtypes_are_rounded_float64(dtype):
     x = RNG.integers(0, 80, (7, 9)).astype(dtype)
     for function in (exp, log):
         wide = apply(function, x.astype(np.float64))
-        np.testing.assert_array_equal(apply(function, x, np.float32), wide.astype(np.float32))
+        np.testing.assert_array_equal(
+            apply(function, x.astype(np.float64), np.float32), wide.astype(np.float32)
+        )
+        rounded = of_numbers(function.__name__, [x])
         with np.errstate(over="ignore"):
-            np.testing.assert_array_equal(apply(function, x, np.float16), wide.astype(np.float16))
+            np.testing.assert_array_equal(rounded, wide.astype(rounded.dtype))
 
 
 def test_views_of_any_strides():
@@ -155,11 +159,14 @@ def test_views_of_any_strides():
     whole = apply(exp, x)
     for cut in [np.s_[2:9, 3:11], np.s_[::2, ::3], np.s_[::-1, ::-1], np.s_[:, 5:6], np.s_[3:3]]:
         np.testing.assert_array_equal(apply(exp, x[cut]), whole[cut])
+    for cut in [np.s_[2:9, 3:11], np.s_[::2, 3:], np.s_[:, 5:6], np.s_[3:3]]:
         out = np.zeros_like(x)
         exp(x[cut], out[cut])
         expected = np.zeros_like(x)
         expected[cut] = whole[cut]
         np.testing.assert_array_equal(out, expected)
+    with pytest.raises(ValueError, match="not contiguous"):
+        exp(x[:, :7], x[:, ::2])
     np.testing.assert_array_equal(apply(exp, x.T), whole.T)
     exp(x, x)
     np.testing.assert_array_equal(x, whole)

@@ -5,6 +5,7 @@ import numpy as np
 from beam_volumes.kernels.labels import components
 from beam_volumes.kernels.measure import accumulate, digests, histogram
 from beam_volumes.kernels.morphology import distance
+from beam_volumes.kernels.scratch import arrays
 
 
 def views(src, mask, ny, nx):
@@ -81,8 +82,9 @@ def runs_of(src, ny, nx, links, is_joined):
     mask = np.array([voxels != 0 for voxels, _ in views(src, None, ny, nx)]).view("u1")
     mask.flags.writeable = False
     rows = len(mask) * ny
+    scratch = arrays(components.find_runs.scratch(rows, nx))
     *runs, parent = components.find_runs(
-        mask, links, is_joined, components.MASK, mask.dtype.type(0), 0, rows
+        mask, links, is_joined, components.MASK, mask.dtype.type(0), 0, rows, scratch
     )
     components.flatten(parent)
     return *runs, parent
@@ -127,12 +129,14 @@ def ends(mask, below, above, ny, nx):
 def along_y(src, out, ny, nx, far, weight_z, weight):
     for voxels, made in views(src, out, ny, nx):
         of = made.dtype.type
-        more = distance.REACH, of(far), of(weight_z), of(weight)
-        distance.along_y(voxels[None], made[None], 0, nx, *more)
+        more = distance.REACH, of(far), of(weight_z), of(weight), True
+        scratch = arrays(distance.along_y.scratch(ny, nx, 1, of, distance.REACH))
+        distance.along_y(voxels[None], made[None], 0, nx, *more, scratch)
 
 
 def along_x(src, out, ny, nx, far, weight, scale, root):
     for voxels, made in views(src, out, ny, nx):
         of = voxels.dtype.type
-        more = distance.REACH, of(far), of(weight), scale, root
-        distance.along_x(voxels[None], made[None], 0, ny, *more)
+        more = distance.REACH, of(far), of(weight), scale, root, True
+        scratch = arrays(distance.along_x.scratch(ny, nx, 1, of, distance.REACH))
+        distance.along_x(voxels[None], made[None], 0, ny, *more, scratch)

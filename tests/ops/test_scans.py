@@ -195,3 +195,10 @@ def test_state_stays_within_what_is_declared():
     assert held <= DISTANCE[0].state_bytes(mask.shape, 16)
     held -= below.distance.nbytes
     assert held <= DISTANCE[1].state_bytes(mask.shape, 16)
+
+
+def test_each_thread_has_scratch_for_whole_columns():
+    how = edt.metric((1, 64, 640), (1, 1, 1))
+    stage = scan_stages.DistanceAlongY("edt", how.dtype, how)
+    assert stage.working_bytes((1, 64, 640), 4) == 4 * stage.scratch_bytes(64, 160, 1)
+    assert stage.working_bytes((1, 64, 1), 4) == stage.scratch_bytes(64, 1, 1)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.rows import strided
 
 _LN2_HI = 6.93147180369123816490e-01  # the low 32 bits are zero: k * _LN2_HI is exact
 _LN2_LO = 1.90821492927058770002e-10
@@ -122,7 +123,10 @@ def _log_rows(src, pitch, out, out_pitch, rows, cols):
 
 
 def exp(src: np.ndarray, out: np.ndarray) -> None:
-    """``out[...] = exp(src)`` for 2-D views, computed in float64 and rounded to ``out``'s dtype."""
+    """``out[...] = exp(src)`` for 2-D views, computed in float64 and rounded to ``out``'s dtype.
+
+    The rows of ``out``, float32 or float64, are contiguous.
+    """
     _apply(_exp_rows, src, out)
 
 
@@ -132,19 +136,8 @@ def log(src: np.ndarray, out: np.ndarray) -> None:
 
 
 def _apply(rows_kernel, src: np.ndarray, out: np.ndarray) -> None:
-    if out.size == 0:
-        return
-    if src.dtype.kind == "b" or (src.dtype.kind == "f" and src.itemsize == 2):
-        src = src.astype(np.float32)
-    flat, pitch = flat_rows(src)
-    target, target_pitch = flat_rows(out)
-    if out.dtype == np.float16 or not np.may_share_memory(target, out):
-        target, target_pitch = np.empty(out.size, np.float64), out.shape[1]
-        rows_kernel(flat, pitch, target, target_pitch, *out.shape)
-        with np.errstate(over="ignore"):  # exp of a float16 is often infinite
-            out[...] = target.reshape(out.shape)
-    else:
-        rows_kernel(flat, pitch, target, target_pitch, *out.shape)
+    target, _, pitch = strided(out, writeable=True)
+    rows_kernel(*flat_rows(src), target, pitch, *out.shape)
 
 
 def flat_rows(view: np.ndarray) -> tuple[np.ndarray, int]:

@@ -29,6 +29,7 @@ from beam_volumes.kernels.elementary.exponentials import (
     sinh_of,
     tanh_of,
 )
+from beam_volumes.kernels.scratch import Scratch, arrays
 
 #: By name. Arguments are flat arrays of float64; the last one receives the result.
 FUNCTIONS: dict[str, Callable[..., None]] = {
@@ -50,21 +51,30 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
 }
 
 
-def apply(name: str, operands: Sequence[Any], out: np.ndarray) -> None:
+def scratch_of(operands: int, voxels: int) -> Scratch:
+    """The scratch of `apply` for a number of operands."""
+    return *[((voxels,), np.float64)] * (operands + 1), ((voxels,), np.bool_)
+
+
+def apply(
+    name: str,
+    operands: Sequence[Any],
+    out: np.ndarray,
+    scratch: tuple[np.ndarray, ...] | None = None,
+) -> None:
     """Write one of `FUNCTIONS` of arrays of one shape, or of numbers, to ``out``, which may be an operand.
 
-    A NaN is written as ``np.nan``.
+    A NaN is written as ``np.nan``. Stages give arrays of `scratch_of`.
 
     >>> out = np.empty(3, np.float32)
     >>> apply("power", [np.array([1, 2, 3], "u1"), 0.5], out)
     >>> out.round(3)
     array([1.   , 1.414, 1.732], dtype=float32)
     """
-    flat = [
-        np.array(np.broadcast_to(o, out.shape), np.float64, order="C").reshape(-1) for o in operands
-    ]
-    result = np.empty(out.size, np.float64)
+    *flat, result, is_nan = scratch or arrays(scratch_of(len(operands), out.size))
+    for copy, operand in zip(flat, operands, strict=True):
+        np.copyto(copy.reshape(out.shape), operand, casting="unsafe")
     FUNCTIONS[name](*flat, result)
-    result[np.isnan(result)] = np.nan
+    np.copyto(result, np.nan, where=np.isnan(result, out=is_nan))
     with np.errstate(over="ignore", under="ignore"):
         np.copyto(out, result.reshape(out.shape), casting="unsafe")

@@ -13,6 +13,7 @@ from beam_volumes.kernels.casting import kernel_dtype, one_nan
 from beam_volumes.kernels.elementary.exp_log import flat_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import is_negative, signed_zero
+from beam_volumes.kernels.scratch import Scratch
 
 #: By numpy's name.
 FUNCTIONS = {
@@ -29,7 +30,15 @@ FUNCTIONS = {
 COPIED = 1 << 13
 
 
-def apply(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+def scratch_of(rows: int, cols: int, dtype: np.dtype) -> Scratch:
+    """The scratch of `apply` for a result of a dtype: both operands and the result, converted."""
+    voxels = max(cols, min(rows * cols, COPIED))
+    return (((voxels,), kernel_dtype(dtype)),) * 3
+
+
+def apply(
+    name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray, scratch: tuple[np.ndarray, ...]
+) -> None:
     """Write one of `FUNCTIONS` of two arrays, or of an array and a number, to ``out``, which is neither.
 
     Operands are converted to its dtype; half precision is computed in float32 and rounded.
@@ -47,21 +56,24 @@ def apply(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     rows = max(1, len(out) if alike else COPIED // max(1, out.shape[1]))
     for y in range(0, len(out), rows):
         part = out[y : y + rows]
-        made = part if part.dtype == real else np.empty(part.shape, real)
-        p, q = (_taken(x[y : y + rows] if x.ndim else x, made) for x in (a, b))
+        size, cols = part.size, part.shape[1]
+        p, q = (
+            _taken(x[y : y + rows] if x.ndim else x, spare[: size if x.ndim else cols], cols)
+            for x, spare in zip((a, b), scratch, strict=False)
+        )
+        made = part if part.dtype == real else scratch[2][:size].reshape(part.shape)
         _pairs(*p, *q, *_flat(made), *made.shape, kind)
         if made is not part:
             with np.errstate(over="ignore"):
                 np.copyto(part, made, casting="same_kind")
 
 
-def _taken(x: np.ndarray, like: np.ndarray) -> tuple[np.ndarray, int]:
-    """Rows in the dtype of ``like``; a number is one row for all."""
-    return (
-        _flat(x.astype(like.dtype, copy=False))
-        if x.ndim
-        else (np.full(like.shape[1], x, like.dtype), 0)
-    )
+def _taken(x: np.ndarray, spare: np.ndarray, cols: int) -> tuple[np.ndarray, int]:
+    """Rows in the dtype of ``spare``, where others are copied; a number is one row for all."""
+    if x.ndim and x.dtype == spare.dtype:
+        return _flat(x)
+    np.copyto(spare.reshape(-1, cols), x, casting="unsafe")
+    return spare, cols if x.ndim else 0
 
 
 def _flat(view: np.ndarray) -> tuple[np.ndarray, int]:

@@ -3,27 +3,33 @@
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import needs
 
 
+def _scratch(rows, cols, depth, dtype):
+    return *[((3,), dtype)] * 2, *[((3,), np.int64)] * 2
+
+
+@needs(_scratch)
 @kernel
-def suppress(magnitude, slopes, out, y0, y1, nx, start, shape, thin, low):
+def suppress(magnitude, slopes, out, y0, y1, nx, start, shape, thin, low, scratch):
     """The magnitude of a gradient where it is a maximum along its direction and at least ``low``, or 0."""
     # It is compared with both neighbours in the direction of the gradient, at distance 1 along its largest
     # component, and interpolated linearly along the others. ``slopes`` are the components along the axes z,
     # y, x where ``thin`` is 1; along these, the outer voxels of the volume are 0. ``magnitude`` has one more
     # voxel on each side, along all axes. All have the type of ``out``. ``start`` is the position of the first
     # voxel.
-    axes = np.empty(len(slopes), np.int64)
+    own, sizes, steps, axes = scratch
     n = 0
     for axis in range(3):
         if thin[axis]:
             axes[n] = axis
             n += 1
-    steps = np.empty(3, np.int64)
-    own, sizes = np.empty(3, out.lines.dtype), np.empty(3, out.lines.dtype)
     for k in range(out.firsts.size):
         for y in range(y0, y1):
-            _row(magnitude, slopes, out, k, y, nx, start, shape, thin, low, axes, steps, own, sizes)
+            _row(
+                magnitude, slopes, out, k, y, nx, start, shape, thin, low, axes[:n], steps, own, sizes
+            )  # fmt: skip
 
 
 @row_kernel

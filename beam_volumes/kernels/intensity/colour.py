@@ -10,6 +10,7 @@ from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.elementary.exp_log import exp_value, few, log_value
 from beam_volumes.kernels.elementary.exp_log import log as log_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import needs
 
 #: The results of `of_three`.
 SUM, DENSITIES, LIGHT, HUE, SATURATION, VALUE = range(6)
@@ -46,8 +47,14 @@ def table_of(dtype: np.dtype, kind: int) -> np.ndarray:
     return values
 
 
+def _scratch(rows, cols, depth, dtype, table, weights, kind, scale):
+    is_looked_up = kind <= DENSITIES and 0 < table.size <= FEW
+    return (((3, table.size if is_looked_up else cols), np.float64),)
+
+
+@needs(_scratch)
 @kernel
-def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale):
+def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale, scratch):
     """Write one number for each pixel's three channels, computed in float64 in one order and rounded once.
 
     ``table`` maps values of the channels; if it is empty, values are numbers themselves.
@@ -56,7 +63,7 @@ def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale)
     # at least 0; its inverse `LIGHT`, ``exp`` of minus the weighted sum times ``scale``, at most 1; or the
     # components of HSV, `HUE`, `SATURATION` and `VALUE`. ``weights`` are float64, for the kinds with a sum.
     if kind <= DENSITIES and 0 < table.size <= FEW:
-        u, v, w = np.empty(table.size), np.empty(table.size), np.empty(table.size)
+        u, v, w = scratch[0]
         total = 0.0
         for i in range(table.size):
             u[i], v[i], w[i] = table[i] * weights[0], table[i] * weights[1], table[i] * weights[2]
@@ -72,7 +79,7 @@ def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale)
                     u, v, w, kind, has_holes,
                 )  # fmt: skip
         return
-    r, g, b = np.empty(nx), np.empty(nx), np.empty(nx)
+    r, g, b = scratch[0]
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             _counted(first.lines[first.firsts[k] + y], first.left, r, table, kind, scale)

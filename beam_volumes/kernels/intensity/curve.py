@@ -6,6 +6,7 @@ import numpy as np
 
 from beam_volumes.kernels.casting import cast_rounded, one_nan, rounded
 from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.scratch import needs
 
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -69,16 +70,21 @@ def along_curve(src, out, y0, y1, nx, xs, ys, table):
                 one_nan(to)
 
 
+def _scratch(rows, cols, depth, dtype, *numbers):
+    return (((cols,), np.float64),)
+
+
+@needs(_scratch)
 @kernel
 def shift_and_scale(
-    src, out, y0, y1, nx, low, high, center, scale, base, at, step_z, step_y, step_x
+    src, out, y0, y1, nx, low, high, center, scale, base, at, step_z, step_y, step_x, scratch
 ):
     """Write ``(clipped - center[i]) * scale[i] + base[i]`` for each voxel, with limits ``low`` and ``high``.
 
     Computed in float64; integers are rounded half to even and clipped to the dtype's range; NaN stays NaN.
     """
     # The index of a voxel's numbers is ``i = at + k * step_z + y * step_y + x * step_x``.
-    results = np.empty(nx)
+    (results,) = scratch
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             row = src.lines[src.firsts[k] + y, src.left : src.left + nx]

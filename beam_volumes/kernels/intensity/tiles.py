@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.scratch import needs
 
 #: Number of grey levels of voxels and results.
 LEVELS = 1 << 14
@@ -22,12 +23,11 @@ def _bins(row, low, wide, per_bin, bins):
 
 @kernel
 def count_in_tiles(
-    src, pitch, rows, cols, low, wide, per_bin, weight, y, y_more, x, x_more, counts
+    src, pitch, rows, cols, low, wide, per_bin, weight, y, y_more, x, x_more, counts, bins
 ):
     """Add ``weight`` to the counts of the tiles of each voxel, (tiles along y, along x, bins)."""
     # ``y`` and ``x`` are the tiles of rows and columns. The last tile extends beyond the volume and repeats
-    # rows ``y_more`` and columns ``x_more`` times.
-    bins = np.empty(cols, np.int64)
+    # rows ``y_more`` and columns ``x_more`` times. ``bins``, int64, are a row of scratch.
     last_y, last_x = counts.shape[0] - 1, counts.shape[1] - 1
     for j in range(rows):
         _bins(src[j * pitch : j * pitch + cols], low, wide, per_bin, bins)
@@ -101,8 +101,18 @@ def _nearest(at, size, tiles):
     return before, min(block, tiles - 1), np.float64(shifted - block * size) / size
 
 
+def _scratch(rows, cols, depth, dtype):
+    return (
+        ((cols,), np.int64),
+        ((cols,), np.float32),
+        ((2, cols), np.int64),
+        ((2, cols), np.float64),
+    )
+
+
+@needs(_scratch)
 @kernel
-def between_tiles(src, out, y0, y1, nx, start, sizes, low, wide, per_bin, curves):
+def between_tiles(src, out, y0, y1, nx, start, sizes, low, wide, per_bin, curves, scratch):
     """Interpolate between the levels that the curves of the nearest tiles have for a voxel.
 
     ``curves`` has the axes z, y and x of tiles, and bins; ``sizes`` are the extent of a tile.
@@ -110,8 +120,7 @@ def between_tiles(src, out, y0, y1, nx, start, sizes, low, wide, per_bin, curves
     # Sums are in float32, in the order of scikit-image.
     nz, ny, nx_tiles, nbins = curves.shape
     flat = curves.reshape(-1)
-    bins, sums = np.empty(nx, np.int64), np.empty(nx, np.float32)
-    tiles, shares = np.empty((2, nx), np.int64), np.empty((2, nx))
+    bins, sums, tiles, shares = scratch
     for x in range(nx):
         before, after, share = _nearest(start[2] + x, sizes[2], nx_tiles)
         tiles[0, x], tiles[1, x] = before * nbins, after * nbins

@@ -11,6 +11,7 @@ import numpy as np
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.labels.regions import add_double
 from beam_volumes.kernels.rows import copy_row, strided
+from beam_volumes.kernels.scratch import Scratch
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _NONE = np.uint64(0)
@@ -80,21 +81,26 @@ def _discover_row(row, other, keys, count):
     return keys, count
 
 
+def scratch_of(cols: int) -> Scratch:
+    """The scratch of `discover` and `faces`: rows of labels, and of values."""
+    return ((2, cols), np.uint64), ((cols,), np.uint64), ((2, cols), np.float64)
+
+
 def discover(
-    labels: np.ndarray, below: np.ndarray, core: tuple[int, int, int]
+    labels: np.ndarray, below: np.ndarray, core: tuple[int, int, int], scratch: tuple
 ) -> tuple[np.ndarray, int]:
     """A hash table of the touching pairs, and their number; see `faces`."""
-    return _discover(strided(labels), labels.shape, strided(below), below.size > 0, core)
+    return _discover(strided(labels), labels.shape, strided(below), below.size > 0, core, scratch)
 
 
 @kernel
-def _discover(labels, shape, below, under, core):
+def _discover(labels, shape, below, under, core, scratch):
     # Rows are compared as uint64, so the rest is compiled once.
     flat, step_z, step_y = labels
     flat_below, _, step_below = below
     cz, cy, cx = core
     nz, ny, nx = shape
-    rows, other = np.empty((2, nx), np.uint64), np.empty(nx, np.uint64)
+    rows, other, _ = scratch
     keys, count = np.zeros((1024, 2), np.uint64), np.int64(0)
     for z in range(nz):
         for y in range(ny if z < cz else cy):
@@ -154,6 +160,7 @@ def faces(
     values_below: np.ndarray,
     core: tuple[int, int, int],
     into: tuple,
+    scratch: tuple,
 ) -> None:
     """Accumulate the faces of every pair in the first ``core`` slices, rows and columns: all, or all but one.
 
@@ -171,6 +178,7 @@ def faces(
     _faces(
         strided(labels), labels.shape, strided(below), below.size > 0,
         (strided(values[0]), strided(values[1]), strided(values[2])), strided(values_below), core, into,
+        scratch,
     )  # fmt: skip
 
 
@@ -182,7 +190,7 @@ def _copy(values, z, y, nx, row):
 
 
 @kernel
-def _faces(labels, shape, below, under, values, values_below, core, into):
+def _faces(labels, shape, below, under, values, values_below, core, into, scratch):
     # Rows are compared as uint64, and their values as float64, so the rest is compiled once.
     flat, step_z, step_y = labels
     flat_below, _, step_below = below
@@ -191,8 +199,7 @@ def _faces(labels, shape, below, under, values, values_below, core, into):
     cz, cy, cx = core
     nz, ny, nx = shape
     own = into[3] == OWN
-    rows, other = np.empty((2, nx), np.uint64), np.empty(nx, np.uint64)
-    p, q = np.empty(nx), np.empty(nx)
+    rows, other, (p, q) = scratch
     for z in range(nz):
         for y in range(ny if z < cz else cy):
             at = z * step_z + y * step_y

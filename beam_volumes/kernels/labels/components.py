@@ -26,6 +26,7 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.measure.digests import mixed
+from beam_volumes.kernels.scratch import Scratch, needs
 
 MASK, VALUES, VALUES_NO_BACKGROUND = 0, 1, 2
 
@@ -292,14 +293,10 @@ def _unite_before(parent, rows, ny, links, kind, r, span, bits, base, first, scr
 
 
 @kernel
-def _bits_of(rows, kind, background, is_joined, begin, end, n):
+def _bits_of(rows, kind, background, is_joined, begin, end, n, offsets, scratch):
     """Bits of rows (see `_row_bits`), and the number of runs before each word and row, from ``n`` on."""
-    words = (rows.shape[1] + 64) // 64  # with one more bit, for the end of the last run
-    bits = np.empty((end - begin, 3, words), np.uint64)
-    base = np.empty((end - begin, words), np.int32)
-    offsets = np.empty(end - begin + 1, np.int64)
-    flags = np.zeros(8 * words, np.uint64)
-    each = flags.view(np.uint8)
+    bits, base, flags, _ = scratch
+    words, each = bits.shape[2], flags.view(np.uint8)
     for r in range(end - begin):
         offsets[r] = n
         _row_bits(rows[begin + r], kind, background, is_joined, flags, each, bits[r])
@@ -307,11 +304,17 @@ def _bits_of(rows, kind, background, is_joined, begin, end, n):
             base[r, w] = n
             n += _count(bits[r, 1, w])
     offsets[end - begin] = n
-    return bits, base, offsets
 
 
+def _scratch(rows, cols) -> Scratch:
+    words = (cols + 64) // 64  # with one more bit, for the end of the last run
+    bits = ((rows, 3, words), np.uint64), ((rows, words), np.int32)
+    return *bits, ((8 * words,), np.uint64), ((5, words), np.uint64)
+
+
+@needs(_scratch)
 @kernel
-def find_runs(block, links, is_joined, kind, background, begin, end):
+def find_runs(block, links, is_joined, kind, background, begin, end, scratch):
     """Runs of some rows of a block of voxels, and unions of touching ones: ``parent``, int32, an earlier run.
 
     ``block``, C-contiguous, is a mask (non-zero is foreground, also NaN), or has values; see `links_of`.
@@ -319,41 +322,47 @@ def find_runs(block, links, is_joined, kind, background, begin, end):
     # ``kind`` is MASK: foreground is connected; VALUES: voxels with equal values are, except ``background``,
     # a scalar of the block's dtype; or VALUES_NO_BACKGROUND. ``begin`` and ``end`` are row indices in the
     # block. Returns the offsets, starts and stops of these rows, and ``parent``: for each run itself or an
-    # earlier run of its component.
+    # earlier run of its component. They are results: only voxels determine the number of runs.
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
+    bits, base, flags, same = scratch
+    flags[:], same[:] = 0, 0
+    offsets = np.empty(end - begin + 1, np.int64)
     zero = np.int64(0)  # not a literal, which would compile the rest once more
-    bits, base, offsets = _bits_of(rows, kind, background, is_joined, begin, end, zero)
+    _bits_of(rows, kind, background, is_joined, begin, end, zero, offsets, scratch)
     n = offsets[end - begin]
     starts = np.empty(n, np.int32)
     stops = np.empty(n, np.int32)
     parent = np.empty(n, np.int32)
     for i in range(n):
         parent[i] = i
-    flags = np.zeros(8 * bits.shape[2], np.uint64)
-    scratch = flags, flags.view(np.uint8), np.zeros((5, bits.shape[2]), np.uint64)
+    work = flags, flags.view(np.uint8), same
     for r in range(begin, end):
         _positions(bits[r - begin, 1], starts, offsets[r - begin])
         _positions(bits[r - begin, 2], stops, offsets[r - begin])
-        _unite_before(parent, rows, ny, links, kind, r, (begin, r), bits, base, begin, scratch)
+        _unite_before(parent, rows, ny, links, kind, r, (begin, r), bits, base, begin, work)
     return offsets, starts, stops, parent
 
 
 @kernel
-def join_runs(block, links, is_joined, kind, background, cuts, offsets, parent):
-    """Unite touching runs of separate calls: the block's rows were divided before each of ``cuts``."""
+def join_runs(block, links, is_joined, kind, background, cuts, offsets, parent, scratch):
+    """Unite touching runs of separate calls: the block's rows were divided before each of ``cuts``.
+
+    The scratch is for `find_runs` of two slices and two rows, or of the block if this is smaller.
+    """
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
-    words = (nx + 64) // 64
-    flags = np.zeros(8 * words, np.uint64)
+    bits, base, flags, same = scratch
+    flags[:] = 0
     for cut in cuts:
         begin, end = max(0, cut - ny - 1), min(cut + ny + 1, nz * ny)
-        bits, base, _ = _bits_of(rows, kind, background, is_joined, begin, end, offsets[begin])
-        scratch = flags, flags.view(np.uint8), np.zeros((5, words), np.uint64)
+        # Writes the same offsets again
+        own = offsets[begin : end + 1]
+        _bits_of(rows, kind, background, is_joined, begin, end, own[0], own, scratch)
+        same[:] = 0
+        work = flags, flags.view(np.uint8), same
         for r in range(cut, end):
-            _unite_before(
-                parent, rows, ny, links, kind, r, (begin, cut), bits, base, begin, scratch
-            )
+            _unite_before(parent, rows, ny, links, kind, r, (begin, cut), bits, base, begin, work)
 
 
 @kernel

@@ -45,10 +45,9 @@ def _add_some(row, start, base, keys, first, size, used):
 
 
 @kernel
-def _begin(voxels, shape):
+def _begin(voxels, shape, row):
     flat, step_z, step_y = voxels
     nz, ny, nx = shape
-    row = np.empty(nx, np.uint64)
     keys, first, size = np.zeros(256, np.uint64), np.zeros(256, np.int64), np.zeros(256, np.int64)
     used = 0
     for z in range(nz):
@@ -69,7 +68,8 @@ def beginnings(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     >>> beginnings(np.array([[[0, 9, 4], [9, 9, 0]]], "u1"))
     (array([4, 9], dtype=uint64), array([2, 1]), array([1, 3]))
     """
-    keys, first, size = _begin(strided(labels), labels.shape)
+    row = np.empty(labels.shape[2], np.uint64)
+    keys, first, size = _begin(strided(labels), labels.shape, row)
     some = np.flatnonzero(keys)
     some = some[np.argsort(keys[some])]
     return keys[some], first[some], size[some]

@@ -10,10 +10,16 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import Scratch, needs
 
 
+def _scratch(voxels, by_extent) -> Scratch:
+    return ((voxels,), np.int32), ((voxels if by_extent else 0, 6), np.int32)
+
+
+@needs(_scratch)
 @kernel
-def open_components(order, level, shape, steps, minimum, by_extent, parent):
+def open_components(order, level, shape, steps, minimum, by_extent, parent, scratch):
     """Write into ``parent`` for each voxel the index of one with its new level.
 
     Components are kept if they have ``minimum`` voxels, or with ``by_extent`` this longest side of their box.
@@ -21,8 +27,7 @@ def open_components(order, level, shape, steps, minimum, by_extent, parent):
     # ``order`` has the indices of all voxels of a block of ``shape``, from the first visited one on; equal
     # voxels are equal in ``level``. ``steps``, int64 (n, 3), lead to neighbours. ``order``, ``level`` and
     # ``parent`` are int32.
-    size = np.ones(order.size, np.int32)
-    box = np.empty((order.size if by_extent else 0, 6), np.int32)
+    size, box = scratch
     _unite(order, level, shape, steps, np.int32(minimum), by_extent, parent, size, box)
 
 
@@ -30,7 +35,7 @@ def open_components(order, level, shape, steps, minimum, by_extent, parent):
 def _unite(order, level, shape, steps, minimum, by_extent, parent, size, box):
     _, ny, nx = shape
     for i in range(parent.size):
-        parent[i] = -1
+        parent[i], size[i] = -1, 1
     for t in range(order.size):
         p = order[t]
         z, y, x = p // (ny * nx), p // nx % ny, p % nx

@@ -10,15 +10,22 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.scratch import Scratch, needs
 
 #: Columns processed together along y.
 COLUMNS = 64
 
 
-def along_y(distance: np.ndarray, out: np.ndarray, x0: int, x1: int, chessboard: bool) -> None:
+def _scratch_along_y(rows, cols, depth, dtype) -> Scratch:
+    return ((min(COLUMNS, cols), rows), dtype), ((3, rows), dtype)
+
+
+@needs(_scratch_along_y)
+def along_y(
+    distance: np.ndarray, out: np.ndarray, x0: int, x1: int, chessboard: bool, scratch: tuple
+) -> None:
     """Include distances along y, for columns ``x0:x1`` of one int32 slice; `FAR` is no background."""
-    part = np.empty((min(COLUMNS, max(1, x1 - x0)), len(distance)), np.int32)
-    work = np.empty((3, len(distance)), np.int32)
+    part, work = scratch
     for x in range(x0, x1, COLUMNS):
         n = min(COLUMNS, x1 - x)
         part[:n] = distance[:, x : x + n].T
@@ -26,16 +33,26 @@ def along_y(distance: np.ndarray, out: np.ndarray, x0: int, x1: int, chessboard:
         out[:, x : x + n] = part[:n].T
 
 
+def _scratch_along_x(rows, cols, depth, dtype) -> Scratch:
+    return ((1, cols), dtype), ((3, cols), dtype), ((1, cols), np.bool_)
+
+
+@needs(_scratch_along_x)
 def along_x(
-    distance: np.ndarray, out: np.ndarray, y0: int, y1: int, chessboard: bool, none: int
+    distance: np.ndarray,
+    out: np.ndarray,
+    y0: int,
+    y1: int,
+    chessboard: bool,
+    none: int,
+    scratch: tuple,
 ) -> None:
     """Include distances along x, for rows ``y0:y1`` of one slice; ``none`` is written without background."""
-    part = np.empty((1, distance.shape[1]), np.int32)
-    work = np.empty((3, distance.shape[1]), np.int32)
+    part, work, is_far = scratch
     for y in range(y0, y1):
         part[0] = distance[y]
         _rows(part, work, chessboard)
-        part[part == 2147483647] = none
+        np.copyto(part, none, where=np.equal(part, np.int32(2147483647), out=is_far))
         out[y] = part[0]
 
 

@@ -18,12 +18,14 @@ method is selected column by column and row by row, so strips and windows do not
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.rows import strided
+from beam_volumes.kernels.scratch import Scratch, needs
 
 #: Distance along z, in slices, in a column without background.
 FAR = np.int32(2**31 - 1)
@@ -164,31 +166,36 @@ def _envelope(f, far, weight, out, sites, edges):
         out[x] = f[sites[i]] + weight * (d * d)
 
 
-def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=True):
+def _scratch_along_y(rows, cols, depth, dtype, reach) -> Scratch:
+    shapes = (rows + 2 * reach, _COLUMNS), (_COLUMNS,), (2, rows)
+    of_results = ((shape, dtype) for shape in shapes)
+    return *of_results, ((_COLUMNS,), np.bool_), ((rows,), np.int64), ((rows,), np.float64)
+
+
+@needs(_scratch_along_y)
+def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope, scratch):
     """Squared distances within z and y, from int32 distances of `backward`, for whole columns ``x0:x1``.
 
-    ``envelope``: whether to use it beyond ``reach``, which is even (see `REACH`), if necessary.
+    ``envelope``: whether to use it beyond ``reach``, which is even (see `REACH`), if necessary. The scratch
+    is for results of `Metric.dtype`, and does not depend on the number of columns and slices.
     """
     # ``squared``, of `Metric.dtype`, is the output, with `Metric.far` if there is no background. ``far``,
     # ``weight_z`` and ``weight`` are scalars of this dtype: `Metric.far` and `Metric.weights`.
     _along_y(
         strided(distance), strided(squared, writeable=True), distance.shape, x0, x1,
-        reach, far, weight_z, weight, envelope,
+        reach, far, weight_z, weight, envelope, scratch,
     )  # fmt: skip
 
 
 @kernel
-def _along_y(distance, squared, shape, x0, x1, reach, far, weight_z, weight, envelope):
+def _along_y(distance, squared, shape, x0, x1, reach, far, weight_z, weight, envelope, scratch):
     slices, ny, _ = shape
     distances, distance_z, distance_y = distance
     results, result_z, result_y = squared
     of = results.dtype.type
-    plane = np.full((ny + 2 * reach, _COLUMNS), far, results.dtype)
-    lowest = np.empty(_COLUMNS, results.dtype)
-    beyond = np.empty(_COLUMNS, np.bool_)
-    column = np.empty((2, ny), results.dtype)
-    sites = np.empty(ny, np.int64)
-    edges = np.empty(ny, np.float64)
+    plane, lowest, column, beyond, sites, edges = scratch
+    plane[:reach] = far
+    plane[reach + ny :] = far
     limit = of(weight * ((reach + 1) * (reach + 1))) if envelope else far
     none = np.int32(2147483647)
     for k in range(slices):
@@ -270,26 +277,34 @@ def any_above(row, limit):
     return found
 
 
-def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True):
-    """Distances from squared distances within z and y, for whole rows ``y0:y1``."""
+def _scratch_along_x(rows, cols, depth, dtype, reach) -> Scratch:
+    lines = ((cols + 2 * reach,), dtype), ((cols,), dtype)
+    return *lines, ((cols,), np.int64), ((cols,), np.float64)
+
+
+@needs(_scratch_along_x)
+def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope, scratch):
+    """Distances from squared distances within z and y, for whole rows ``y0:y1``.
+
+    The scratch is for `Metric.dtype`, and does not depend on the number of rows and slices.
+    """
     # ``out``, float32 or float64, is ``scale * sqrt(squared)``, or without ``root`` ``scale**2 * squared``,
     # rounded from float64; +inf if there is no background.
     _along_x(
         strided(squared), strided(out, writeable=True), squared.shape, y0, y1,
-        reach, far, weight, scale, root, envelope,
+        reach, far, weight, scale, root, envelope, scratch,
     )  # fmt: skip
 
 
 @kernel
-def _along_x(squared, out, shape, y0, y1, reach, far, weight, scale, root, envelope):
+def _along_x(squared, out, shape, y0, y1, reach, far, weight, scale, root, envelope, scratch):
     slices, _, nx = shape
     squares, square_z, square_y = squared
     results, result_z, result_y = out
     of = squares.dtype.type
-    row = np.full(nx + 2 * reach, far, squares.dtype)
-    best = np.empty(nx, squares.dtype)
-    sites = np.empty(nx, np.int64)
-    edges = np.empty(nx, np.float64)
+    row, best, sites, edges = scratch
+    row[:reach] = far
+    row[reach + nx :] = far
     limit = of(weight * ((reach + 1) * (reach + 1))) if envelope else far
     for k in range(slices):
         for y in range(y0, y1):
@@ -336,40 +351,59 @@ def bounded_reach(max_distance: float, sampling: tuple[float, float, float]) -> 
     return tuple(math.ceil(max_distance / s) for s in sampling)
 
 
+def _bounded(max_distance: float, sampling: tuple[float, float, float]) -> tuple[int, Metric]:
+    """The number of parabolas on both sides of a voxel, and the same arithmetic for every block."""
+    reach = max(bounded_reach(max_distance, sampling))
+    return reach, metric((max(2, reach + 1),) * 3, sampling)
+
+
+def _scratch_of_bounded(rows, cols, depth, dtype, sampling, max_distance) -> Scratch:
+    z, y, x = bounded_reach(max_distance, sampling)
+    high, wide = rows + 2 * y, cols + 2 * x
+    reach, how = _bounded(max_distance, sampling)
+    even = reach + reach % 2
+    return (
+        ((depth + 2 * z, high, wide), np.int32),
+        ((high, wide), np.int32),
+        ((high, wide), np.bool_),
+        ((1, high, wide), how.dtype),
+        ((1, rows, wide), dtype),
+        *along_x.scratch(rows, wide, 1, how.dtype, even),
+        *along_y.scratch(high, wide, 1, how.dtype, even),
+    )
+
+
+@needs(_scratch_of_bounded)
 def bounded(
-    mask: np.ndarray,
+    mask: Iterable[np.ndarray],
+    out: Iterable[np.ndarray],
     sampling: tuple[float, float, float],
     max_distance: float,
-    core: tuple[slice, slice, slice],
-    root: bool = True,
-) -> np.ndarray:
-    """``minimum(distance, max_distance)`` in the core of a block with a halo of `bounded_reach`.
+    root: bool,
+    scratch: tuple[np.ndarray, ...],
+) -> None:
+    """Write ``minimum(distance, max_distance)``, or the squares without ``root``, slice by slice.
 
-    The result is float32, or without ``root`` the squares in float64.
+    ``mask`` are slices of bool with a halo of `bounded_reach` around those of ``out``, float32 or float64.
+    Voxels outside of the volume are foreground. Parabolas beyond ``max_distance`` are never tried, so the
+    bits do not depend on the block.
     """
-    # The halo is clipped to the volume, or is foreground outside of it. Parabolas beyond ``max_distance`` are
-    # never tried, so the bits do not depend on the block.
-    reach = max(bounded_reach(max_distance, sampling))
-    how = metric((max(2, reach + 1),) * 3, sampling)  # the same arithmetic in every block
-    of = how.dtype.type
+    reach, how = _bounded(max_distance, sampling)
+    above, y, x = bounded_reach(max_distance, sampling)
+    even, of = reach + reach % 2, how.dtype.type
     far, (wz, wy, wx) = of(how.far), (of(w) for w in how.weights)
-    if mask.dtype == bool:
-        mask = mask.view(np.uint8)
-    _, ny, nx = mask.shape
-    near = np.empty(mask.shape, np.int32)
-    forward(mask, np.full((ny, nx), FAR, np.int32), near, 0, ny)
-    backward(near, np.full((ny, nx), FAR, np.int32), 0, ny)
-    near = near[core[0]]
-    near[near > reach] = FAR
-    rows = range(ny)[core[1]]
-    even = reach + reach % 2
-    squared = np.empty((1, ny, nx), how.dtype)
-    line = np.empty((1, len(rows), nx), np.float32 if root else np.float64)
-    result = np.empty((len(near), len(rows), len(range(nx)[core[2]])), line.dtype)
+    near, carry, is_far, squared, line = scratch[:5]
+    (_, ny, nx), rows = near.shape, line.shape[1]
+    carry.fill(FAR)
+    for k, voxels in enumerate(mask):
+        forward(voxels.view(np.uint8)[None], carry, near[k : k + 1], 0, ny)
+    carry.fill(FAR)
+    backward(near, carry, 0, ny)
     limit = line.dtype.type(max_distance if root else max_distance**2)
-    for k in range(len(near)):
-        along_y(near[k : k + 1], squared, 0, nx, even, far, wz, wy, False)
-        whole = squared[:, rows.start : rows.stop]
-        along_x(whole, line, 0, len(rows), even, far, wx, how.scale, root, False)
-        np.minimum(line[0, :, core[2]], limit, out=result[k])
-    return result
+    for k, result in enumerate(out, above):
+        np.copyto(near[k], FAR, where=np.greater(near[k], np.int32(reach), out=is_far))
+        along_y(near[k : k + 1], squared, 0, nx, even, far, wz, wy, False, scratch[9:])
+        whole = squared[:, y : y + rows]
+        along_x(whole, line, 0, rows, even, far, wx, how.scale, root, False, scratch[5:9])
+        np.minimum(line, limit, out=line)  # contiguous: numpy allocates buffers for views
+        result[...] = line[0, :, x : nx - x]

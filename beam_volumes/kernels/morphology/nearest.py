@@ -14,12 +14,25 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import strided
+from beam_volumes.kernels.scratch import Scratch, needs
 
 _NONE = 1 << 30  # slices to a label in a column without any
 
 
+def _scratch(rows, cols, depth, dtype, reach) -> Scratch:
+    high, wide = rows + 2 * reach[1], cols + 2 * reach[2]
+    of_z = (depth, high, wide), (wide,)
+    planes = (high, wide), (high,), (wide,), (cols,)
+    return (
+        *((shape, np.int32) for shape in of_z),
+        *((shape, np.float64) for shape in planes),
+        *((shape, dtype) for shape in (*of_z, (wide,), (cols,))),
+    )
+
+
+@needs(_scratch)
 @kernel
-def nearest(labels, out, reach, sampling, scale, max_distance):
+def nearest(labels, out, reach, sampling, scale, max_distance, scratch):
     """Write the nearest nonzero label up to ``max_distance``, or 0."""
     # ``labels``, uint32 or uint64 (slices, rows, columns), is ``out`` with ``reach`` voxels on both sides of
     # each axis; there are no labels outside of the volume. ``reach`` is the longest distance in voxels.
@@ -27,14 +40,9 @@ def nearest(labels, out, reach, sampling, scale, max_distance):
     _, high, wide = labels.shape
     rz, ry, rx = reach
     wz, wy, wx = sampling
-    slice_of, label_z = _along_z(labels, rz)
-    squared = np.empty((high, wide), np.float64)
-    lowest = np.empty(high, np.float64)
-    row = np.empty(wide, np.float64)
-    row_label = np.empty(wide, labels.dtype)
+    slice_of, last, squared, lowest, row, best, label_z, last_label, row_label, label = scratch
+    _along_z(labels, rz, slice_of, label_z, last, last_label)
     nx = out.shape[2]
-    best = np.empty(nx, np.float64)
-    label = np.empty(nx, labels.dtype)
     limit = (max_distance / scale) ** 2 * (1 + 1e-9)  # rounding beyond it is decided at the end
     for k in range(out.shape[0]):
         for y in range(high):
@@ -71,15 +79,10 @@ def nearest(labels, out, reach, sampling, scale, max_distance):
 
 
 @kernel
-def _along_z(labels, reach):
+def _along_z(labels, reach, steps, found, last, last_label):
     """Slices to the nearest label of the same column and the label, except in ``reach`` outer slices."""
-    slices, high, wide = labels.shape
+    slices, high, _ = labels.shape
     none = np.int32(_NONE)
-    depth = slices - 2 * reach
-    steps = np.empty((depth, high, wide), np.int32)
-    found = np.empty((depth, high, wide), labels.dtype)
-    last = np.empty(wide, np.int32)
-    last_label = np.empty(wide, labels.dtype)
     for y in range(high):
         last[:] = none
         last_label[:] = 0
@@ -94,7 +97,6 @@ def _along_z(labels, reach):
             _pass_slice(labels[k, y], last, last_label)
             if k < slices - reach:
                 _lower(steps[k - reach, y], found[k - reach, y], last, last_label, np.int32(0))
-    return steps, found
 
 
 @kernel
@@ -132,35 +134,46 @@ def _any_from(row, limit):
     return found
 
 
+def line_scratch(voxels: int, dtype: type) -> Scratch:
+    """The scratch of `background_along_y` and `background_along_x`, for lines and weights of a dtype."""
+    return ((voxels,), dtype), *[((voxels,), np.int64)] * 4
+
+
 def background_along_y(
-    steps: np.ndarray, out: np.ndarray, x0: int, x1: int, z: int, weights: tuple
+    steps: np.ndarray, out: np.ndarray, x0: int, x1: int, z: int, weights: tuple, scratch: tuple
 ) -> None:
     """Write ``z * rows + y + 1`` of the nearest background in the column, or 0, for columns ``x0:x1``."""
     # ``steps``, int32 (rows, columns), lead along z to the nearest background, or are 2**31 - 1 without any.
     # ``weights`` are the squares of a step along z, y and x.
     wz, wy, _ = weights
-    _along_y(strided(steps), strided(out, writeable=True), steps.shape, x0, x1, z, wz, wy)
+    given = strided(steps), strided(out, writeable=True), steps.shape
+    _along_y(*given, x0, x1, z, wz, wy, scratch)
 
 
 def background_along_x(
-    places: np.ndarray, out: np.ndarray, y0: int, y1: int, at: tuple, rows: int, weights: tuple
+    places: np.ndarray,
+    out: np.ndarray,
+    y0: int,
+    y1: int,
+    at: tuple,
+    rows: int,
+    weights: tuple,
+    scratch: tuple,
 ) -> None:
     """Write the linear index plus one of the nearest background, for rows ``y0:y1`` of a slice.
 
     ``places`` are from `background_along_y`. ``at`` are the slice and the first row in a volume of ``rows``.
     """
     given = strided(places), strided(out, writeable=True), places.shape
-    _background_along_x(*given, y0, y1, *at, rows, *weights)
+    _background_along_x(*given, y0, y1, *at, rows, *weights, scratch)
 
 
 @kernel
-def _along_y(steps, out, shape, x0, x1, z, wz, wy):
+def _along_y(steps, out, shape, x0, x1, z, wz, wy, scratch):
     voxels, _, step_y = steps
     results, _, result_y = out
     rows = shape[0]
-    squares = np.empty(rows, np.array(wz).dtype)
-    places = np.empty(rows, np.int64)
-    sites, starts, found = np.empty((3, rows), np.int64)
+    squares, places, sites, starts, found = scratch
     for x in range(x0, x1):
         for y in range(rows):
             d = np.int64(voxels[y * step_y + x])
@@ -173,13 +186,11 @@ def _along_y(steps, out, shape, x0, x1, z, wz, wy):
 
 
 @kernel
-def _background_along_x(near, out, shape, y0, y1, z, first, rows, wz, wy, wx):
+def _background_along_x(near, out, shape, y0, y1, z, first, rows, wz, wy, wx, scratch):
     voxels, _, step_y = near
     results, _, result_y = out
     cols = shape[1]
-    squares = np.empty(cols, np.array(wz).dtype)
-    places = np.empty(cols, np.int64)
-    sites, starts, found = np.empty((3, cols), np.int64)
+    squares, places, sites, starts, found = scratch
     for y in range(y0, y1):
         for x in range(cols):
             place = np.int64(voxels[y * step_y + x]) - 1

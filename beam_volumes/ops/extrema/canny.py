@@ -13,6 +13,7 @@ from beam_volumes.base.geometry import NO_HALO, Halo, Triple
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.kernels.extrema.suppression import suppress
+from beam_volumes.kernels.scratch import Scratch
 from beam_volumes.ops.filters.derivatives import magnitude as magnitude_of
 from beam_volumes.ops.filters.linear import accumulator, gaussian_filter, separable
 from beam_volumes.ops.geometry.rearrange import coordinates
@@ -43,8 +44,8 @@ class Suppress(KernelStage):
     def padding(self) -> Padding:
         return Padding(("nearest",) * 3)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 256
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return suppress.scratch(rows, cols, depth, self.dtype)
 
     def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.intensity import colour
+from beam_volumes.kernels.scratch import Scratch
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack
 from beam_volumes.ops.parameters.building import kernel_input, stage_of_volumes
@@ -41,8 +42,9 @@ class OfThree(KernelStage):
         slow = self.kind == colour.LIGHT or (self.kind == colour.DENSITIES and not self.table.size)
         return 25.0 if slow else 2.5
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 3 * 8 * cols
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        how = self.table, self.weights, self.kind, self.scale
+        return colour.of_three.scratch(rows, cols, depth, self.dtype, *how)
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         return self.table.nbytes + 3 * 8

@@ -15,6 +15,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.elementary.exp_log import flat_rows
 from beam_volumes.kernels.intensity import tiles as kernels
+from beam_volumes.kernels.scratch import Scratch
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.exposure import rescale_intensity
 from beam_volumes.ops.measure import reductions
@@ -24,7 +25,7 @@ from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import stage_in, triple
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.reduction import Slices
-from beam_volumes.sweep.stage import Block, PlainData, Stage
+from beam_volumes.sweep.stage import Block, KernelStage, PlainData
 
 #: Counts of all tiles with one position along z, by this position.
 TileState = dict[int, np.ndarray]
@@ -80,6 +81,7 @@ class TileCounts(Fold):
             at = np.arange(start[axis], start[axis] + n)
             along += [at // tiling.sizes[axis], again[axis][at]]
         state: TileState = {}
+        bins = np.empty(cols, np.int64)
         for k, view in enumerate(slices.voxels):
             z = start[0] + k
             flat, pitch = flat_rows(kernel_array(view))
@@ -88,7 +90,7 @@ class TileCounts(Fold):
                 if weight:
                     counts = state.setdefault(tile, np.zeros(tiling.counts[1:], np.uint32))
                     kernels.count_in_tiles(
-                        flat, pitch, rows, cols, *levels, np.int64(weight), *along, counts
+                        flat, pitch, rows, cols, *levels, np.int64(weight), *along, counts, bins
                     )
         return state
 
@@ -130,24 +132,24 @@ class TileCurves(Formula):
 
 
 @dataclass(frozen=True, eq=False)
-class BetweenTiles(Stage):
+class BetweenTiles(KernelStage):
     """Levels of voxels, interpolated between tiles. Values are the extremes and the curves."""
 
     tiling: Tiling
 
-    compiled = True
     cost = 12.0
+    kernel = staticmethod(kernels.between_tiles)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 48 * cols
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return kernels.between_tiles.scratch(rows, cols, depth, self.dtype)
 
-    def run(
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
+    ) -> tuple[Any, ...]:
         low, high, curves = values
-        where = inputs[0].as_rows, out.as_rows, y0, y1, out.cols, out.start, self.tiling.sizes
+        where = inputs[0], out, y0, y1, out.cols, out.start, self.tiling.sizes
         levels = *ends(low, high), float(self.tiling.levels_per_bin)
-        kernels.between_tiles(*where, *levels, np.ascontiguousarray(curves))
+        return *where, *levels, np.ascontiguousarray(curves)
 
 
 @documented

@@ -16,6 +16,7 @@ from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import curve as kernels
+from beam_volumes.kernels.scratch import Scratch
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import each_channel
 from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
@@ -36,8 +37,8 @@ class ShiftAndScale(KernelStage):
     cost = 1.5
     kernel = staticmethod(kernels.shift_and_scale)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 8 * cols
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return kernels.shift_and_scale.scratch(rows, cols, depth, self.dtype)
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         return 5 * 8 << 16  # the numbers of slices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from beam_volumes.base.geometry import Halo, Triple
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.morphology.attributes import open_components
+from beam_volumes.kernels.scratch import Scratch, arrays
 from beam_volumes.ops.parameters.building import stage_in
 from beam_volumes.sweep.stage import Block, Padding, Stage
 
@@ -45,11 +47,20 @@ class AttributeOpening(Stage):
     def preferred_slices(self) -> int:
         return max(8, 2 * self.reach[0])
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
+    def _voxels(self, rows: int, cols: int, depth: int) -> int:
+        """Return the largest number of voxels of the volume around an output of this shape."""
         around = (n + 2 * r for n, r in zip((depth, rows, cols), self.reach, strict=True))
-        z, y, x = (min(n, size) for n, size in zip(around, self.shape, strict=True))
-        # The joined block, its order in 64 and 32 bits and sorted, levels, and the union.
-        return z * y * x * (3 * self.dtype.itemsize + 26 + 24 * self.by_extent)
+        return math.prod(min(n, size) for n, size in zip(around, self.shape, strict=True))
+
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        voxels = self._voxels(rows, cols, depth)
+        lines = (self.dtype, self.dtype, np.int32, np.int32, np.int32)
+        more = open_components.scratch(voxels, self.by_extent)
+        return *(((voxels,), dtype) for dtype in lines), *more
+
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
+        # numpy allocates the order of voxels in 64 bits, and as much again to sort.
+        return super().scratch_bytes(rows, cols, depth) + 16 * self._voxels(rows, cols, depth)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -57,36 +68,37 @@ class AttributeOpening(Stage):
         block = inputs[0]
         first = block.start[0], block.start[1] + y0, block.start[2]
         around = block.depth, y1 - y0 + 2 * self.reach[1], block.cols
-        inside = tuple(
+        # Only voxels inside the volume are copied: there may be many more outside.
+        z, y, x = inside = tuple(
             slice(max(0, -a), min(n, size - a))
             for a, n, size in zip(first, around, self.shape, strict=True)
         )
-        # Only voxels inside the volume are copied: there may be many more outside.
-        z, y, x = inside
-        voxels = np.empty([part.stop - part.start for part in inside], self.dtype)
-        for k in range(len(voxels)):
-            voxels[k] = block.slice(z.start + k, y0 + y.start, y0 + y.stop)[:, x]
-        if voxels.size >= 2**31:
+        shape = tuple(part.stop - part.start for part in inside)
+        size = math.prod(shape)
+        if size >= 2**31:
             raise ValueError(
-                f"{self.name}: a block of {voxels.shape} has too many voxels: give smaller slabs"
+                f"{self.name}: a block of {shape} has too many voxels: give smaller slabs"
             )
-        flat = voxels.reshape(-1)
-        order = np.argsort(flat, kind="stable").astype(np.int32)
-        level = np.empty(len(flat), np.int32)
-        ascending = flat[order]
-        level[order] = np.cumsum(np.append(False, ascending[1:] != ascending[:-1]))
+        scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
+        flat, ordered, order, level, parent, sizes, box = (a[:size] for a in scratch)
+        for k, plane in enumerate(flat.reshape(shape)):
+            plane[...] = block.slice(z.start + k, y0 + y.start, y0 + y.stop)[:, x]
+        order[...] = np.argsort(flat, kind="stable")[:: 1 if self.closing else -1]
+        np.take(flat, order, out=ordered, mode="clip")
+        # Numbers of levels in this order; the union later overwrites ``parent`` and ``sizes``.
+        parent[:1] = 0
+        np.not_equal(ordered[1:], ordered[:-1], out=parent[1:])
+        level[order] = np.cumsum(parent, dtype=np.int32, out=sizes)
         steps = np.argwhere(self.structure) - 1
         steps = np.ascontiguousarray(steps[(steps != 0).any(axis=1)], np.int64).reshape(-1, 3)
-        parent = np.empty(len(flat), np.int32)
-        order = order if self.closing else np.ascontiguousarray(order[::-1])
-        open_components(order, level, voxels.shape, steps, self.minimum, self.by_extent, parent)
+        how = shape, steps, self.minimum, self.by_extent, parent, (sizes, box)
+        open_components(order, level, *how)
         core = tuple(
             slice(r - part.start, r - part.start + n)
             for r, part, n in zip(self.reach, inside, (out.depth, y1 - y0, out.cols), strict=True)
         )
-        opened = flat[parent.reshape(voxels.shape)[core]]
-        for k in range(out.depth):
-            out.slice(k, y0, y1)[...] = opened[k]
+        for k, opened in enumerate(parent.reshape(shape)[core]):
+            out.slice(k, y0, y1)[...] = flat[opened]
 
 
 def opened(

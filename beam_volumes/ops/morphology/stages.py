@@ -14,8 +14,10 @@ from beam_volumes.kernels.morphology.distance import REACH, Metric
 from beam_volumes.kernels.morphology.nearest import (
     background_along_x,
     background_along_y,
+    line_scratch,
     nearest,
 )
+from beam_volumes.kernels.scratch import Scratch, arrays
 from beam_volumes.sweep.stage import Block, InStrips, Padding, Stage, Work
 
 
@@ -47,17 +49,18 @@ class DistanceAlongY(Stage):
         more = self.how.far, *self.how.weights[:2]
         device.launch(self.kernel_name, inputs[0], out, out.rows, out.cols, *more)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return (130 * rows + 256 * REACH + 256) * self.dtype.itemsize + 16 * rows
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return kernels.along_y.scratch(rows, cols, depth, self.dtype, REACH)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         of = self.how.dtype.type
         far, (wz, wy, _) = of(self.how.far), (of(w) for w in self.how.weights)
+        scratch = arrays(self.scratch(out.rows, y1 - y0, out.depth))
         for k in range(out.depth):
             distance, squared = inputs[0].slice(k)[None], out.slice(k)[None]
-            kernels.along_y(distance, squared, y0, y1, REACH, far, wz, wy)
+            kernels.along_y(distance, squared, y0, y1, REACH, far, wz, wy, True, scratch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,19 +87,18 @@ class DistanceAlongX(Stage):
         more = self.how.far, self.how.weights[2], self.how.scale, self.root
         device.launch(self.kernel_name, inputs[0], out, out.rows, out.cols, *more)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 2 * (cols + REACH) * self.how.dtype.itemsize + 16 * cols
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return kernels.along_x.scratch(rows, cols, depth, self.how.dtype, REACH)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         of = self.how.dtype.type
-        far, weight = of(self.how.far), of(self.how.weights[2])
+        how = of(self.how.far), of(self.how.weights[2]), self.how.scale, self.root, True
+        scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
         for k in range(out.depth):
             squared, distance = inputs[0].slice(k)[None], out.slice(k)[None]
-            kernels.along_x(
-                squared, distance, y0, y1, REACH, far, weight, self.how.scale, self.root
-            )
+            kernels.along_x(squared, distance, y0, y1, REACH, *how, scratch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +111,15 @@ class ChamferAlongY(Stage):
     cost = 8.0
     compiled = True
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 4 * (chamfer.COLUMNS + 3) * rows
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return chamfer.along_y.scratch(rows, cols, depth, self.dtype)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
+        scratch = arrays(self.scratch(out.rows, y1 - y0, out.depth))
         for k in range(out.depth):
-            chamfer.along_y(inputs[0].slice(k), out.slice(k), y0, y1, self.chessboard)
+            chamfer.along_y(inputs[0].slice(k), out.slice(k), y0, y1, self.chessboard, scratch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +132,15 @@ class ChamferAlongX(Stage):
     cost = 6.0
     compiled = True
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 21 * cols
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return chamfer.along_x.scratch(rows, cols, depth, self.dtype)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
+        how = self.chessboard, -1, arrays(self.scratch(y1 - y0, out.cols, out.depth))
         for k in range(out.depth):
-            chamfer.along_x(inputs[0].slice(k), out.slice(k), y0, y1, self.chessboard, -1)
+            chamfer.along_x(inputs[0].slice(k), out.slice(k), y0, y1, *how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,25 +164,18 @@ class BoundedDistance(Stage):
     def cost(self) -> float:
         return 8.0 + 0.15 * sum(kernels.bounded_reach(self.max_distance, self.sampling))
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
-        high, wide, reach = rows + 2 * y, cols + 2 * x, 2 * max(z, y, x) + 2
-        voxels = (depth + 2 * z) * high * wide
-        results = (4 if self.root else 8) * depth * rows * cols
-        # The joined mask, distances along z, which of them are far or the results, a plane of squares
-        # and one of distances, and scratch of the passes.
-        passes = 8 * (high + rows) * wide + 8 * (131 * high + 130 * reach + 5 * wide)
-        return 5 * voxels + max(depth * high * wide, results) + passes
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        how = self.sampling, self.max_distance
+        return kernels.bounded.scratch(rows, cols, depth, self.dtype, *how)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
-        mask = inputs[0].array(y0, y1 + 2 * y)
-        core = (slice(z, z + out.depth), slice(y, y + y1 - y0), slice(x, x + out.cols))
-        planes = kernels.bounded(mask, self.sampling, self.max_distance, core, self.root)
-        for k, plane in enumerate(planes):
-            out.slice(k, y0, y1)[...] = plane
+        ((_, _), (above, below), _) = self.halos[0]
+        mask = (inputs[0].slice(k, y0, y1 + above + below) for k in range(inputs[0].depth))
+        result = (out.slice(k, y0, y1) for k in range(out.depth))
+        scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
+        kernels.bounded(mask, result, self.sampling, self.max_distance, self.root, scratch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,15 +200,10 @@ class NearestLabel(Stage):
     def cost(self) -> float:
         return 8.0 + 1.2 * sum(self.reach)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        z, y, x = self.reach
-        high, wide = rows + 2 * y, cols + 2 * x
-        item = self._dtype.itemsize
-        # The joined labels in their own dtype and in the kernel's, steps and labels along z, a
-        # plane of squares, the result, and rows.
-        joined = 2 * item * (depth + 2 * z) * high * wide
-        along_z = (4 + item) * depth * high * wide
-        return joined + along_z + 8 * high * (wide + 1) + item * depth * rows * cols + 64 * wide
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        around = tuple(n + 2 * r for n, r in zip((depth, rows, cols), self.reach, strict=True))
+        labels = (around, self._dtype), ((depth, rows, cols), self._dtype)
+        return *labels, *nearest.scratch(rows, cols, depth, self._dtype, self.reach)
 
     @property
     def _dtype(self) -> np.dtype:
@@ -220,13 +212,14 @@ class NearestLabel(Stage):
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        labels = inputs[0].array(y0, y1 + 2 * self.reach[1])
-        unsigned = labels.view(f"u{labels.dtype.itemsize}")
-        found = np.empty((out.depth, y1 - y0, out.cols), self._dtype)
+        labels, found, *scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
+        unsigned = f"u{self.dtype.itemsize}"
+        for k in range(len(labels)):
+            labels[k] = inputs[0].slice(k, y0, y0 + labels.shape[1]).view(unsigned)
         how = self.reach, self.sampling, self.scale, self.max_distance
-        nearest(np.array(unsigned, self._dtype), found, *how)
+        nearest(labels, found, *how, tuple(scratch))
         for k in range(out.depth):
-            out.slice(k, y0, y1)[...] = found[k].astype(unsigned.dtype).view(self.dtype)
+            out.slice(k, y0, y1).view(unsigned)[...] = found[k]
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,21 +237,26 @@ class NearestBackground(Stage):
     def spans(self) -> tuple[int, ...]:
         return (self.axis,)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 40 * (rows if self.axis == 1 else cols)
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return line_scratch(rows if self.axis == 1 else cols, self._of)
+
+    @property
+    def _of(self) -> type[np.float64 | np.int64]:
+        return np.float64 if self.how.dtype.kind == "f" else np.int64
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        of = np.float64 if self.how.dtype.kind == "f" else np.int64
-        weights = tuple(map(of, self.how.weights))
+        weights = tuple(map(self._of, self.how.weights))
+        scratch = arrays(self.scratch(out.rows, out.cols, out.depth))
         z, y, _ = out.start
         for k in range(out.depth):
             planes = inputs[0].slice(k), out.slice(k)
             if self.axis == 1:
-                background_along_y(*planes, y0, y1, z + k, weights)
+                background_along_y(*planes, y0, y1, z + k, weights, scratch)
             else:
-                background_along_x(*planes, y0, y1, (z + k, y), self.rows, weights)
+                at = z + k, y
+                background_along_x(*planes, y0, y1, at, self.rows, weights, scratch)
 
 
 @dataclass(frozen=True, eq=False)

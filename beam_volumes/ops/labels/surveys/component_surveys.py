@@ -16,6 +16,8 @@ from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.cuda import run_bytes
+from beam_volumes.kernels.labels.components import find_runs
+from beam_volumes.kernels.scratch import nbytes
 from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expected_load, times
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import (
@@ -45,6 +47,11 @@ _MASK = np.dtype(bool)
 def _continued(shape: Triple) -> int:
     """Return the bytes kept between windows if each voxel of a plane has its own component."""
     return 32 * shape[1] * shape[2]
+
+
+def _bits_bytes(shape: Triple) -> int:
+    """Return the bytes that are needed to find runs, in addition to the runs."""
+    return nbytes(find_runs.scratch(shape[0] * shape[1], shape[2]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +95,8 @@ class ComponentSurvey(Survey):
         return sum(columns[m] for m in self.measures) + marks
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return math.prod(shape) * (12 + sum(d.itemsize for d in dtypes)) + _continued(shape) // 2
+        found = math.prod(shape) * (12 + sum(d.itemsize for d in dtypes))
+        return found + _bits_bytes(shape) + _continued(shape) // 2
 
     @property
     def answer_share(self) -> float:
@@ -216,7 +224,8 @@ class Relabel(Completion):
         return cc.Labelling(self.structure, self.by_value, self.background)
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return math.prod(shape) * (12 + dtypes[0].itemsize) + _continued(shape) // 2
+        found = math.prod(shape) * (12 + dtypes[0].itemsize)
+        return found + _bits_bytes(shape) + _continued(shape) // 2
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return math.prod(shape) // _SPARSE * 4 * self.dtype.itemsize
