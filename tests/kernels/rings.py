@@ -68,6 +68,12 @@ def scratch_of(kernel, shape, dtype, parameters):
     return [arrays(needed(*shape, dtype, *parameters))] if needed else []
 
 
+def scratch_of_call(kernel, arguments):
+    """The same for the other arguments of a call, by the convention of `beam_volumes.kernels.rows`."""
+    _, out, y0, y1, nx, *parameters = arguments
+    return scratch_of(kernel, (y1 - y0, nx, out.firsts.size), out.lines.dtype, parameters)
+
+
 def apply(kernel, volume, before, taps, *parameters, mode="reflect", cval=0, dtype=None, seed=0):
     """The kernel's result for a whole volume; asserts that cutting it up changes no bit.
 

@@ -15,7 +15,7 @@ from numba import cuda
 from beam_volumes.kernels.cuda import twin
 from beam_volumes.kernels.rows import Rows
 from tests.kernels.device_cases import Call, cases
-from tests.kernels.rings import apply, centre
+from tests.kernels.rings import apply, centre, scratch_of_call
 
 
 def host(name):
@@ -62,7 +62,9 @@ def differs(case):
     call, filtered = simulated(case.name)
     if isinstance(case, Call):
         expected, found = copy.deepcopy(case.arguments), copy.deepcopy(case.arguments)
-        host(case.host or f"beam_volumes.kernels.{case.name}")(*expected)
+        kernel = host(case.host or f"beam_volumes.kernels.{case.name}")
+        scratch = scratch_of_call(kernel, expected) if hasattr(kernel, "scratch") else []
+        kernel(*expected, *scratch)
         call(*found)
         pairs = list(zip(arrays(expected), arrays(found), strict=True))
     else:
