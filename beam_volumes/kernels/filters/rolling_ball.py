@@ -1,11 +1,9 @@
 """The background of a volume: the lowest position of a ball that rolls under it."""
 
-import numpy as np
-
 from beam_volumes.kernels.casting import one_nan
-from beam_volumes.kernels.filters.footprints import largest, runs_along_x
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import has_nan
+from beam_volumes.kernels.scratch import needs
 
 
 @row_kernel
@@ -38,7 +36,7 @@ def _lower(row, heights, out):
 
 
 @row_kernel
-def _rows(src, out, y0, y1, runs, heights, own, extreme, row):
+def _rows(src, out, y0, y1, offsets, heights, own, extreme, row):
     lines, firsts, left = src
     n = extreme.size
     for k in range(out.firsts.size):
@@ -47,9 +45,10 @@ def _rows(src, out, y0, y1, runs, heights, own, extreme, row):
             for x in range(n):
                 extreme[x] = centre[x]
             at = 0
-            for i in range(len(runs)):
-                first, taps = left + runs[i, 2], runs[i, 3]
-                line = lines[firsts[k + runs[i, 0]] + y + runs[i, 1], first:]
+            while at < len(offsets):
+                tz, ty, tx = offsets[at, 0], offsets[at, 1], offsets[at, 2]
+                taps = _run(offsets, at)
+                line = lines[firsts[k + tz] + y + ty, left + tx :]
                 for x in range(n + taps - 1):
                     row[x] = line[x]
                 _lower(row, heights[at : at + taps], extreme)
@@ -61,15 +60,30 @@ def _rows(src, out, y0, y1, runs, heights, own, extreme, row):
                 one_nan(result)
 
 
+@row_kernel
+def _run(offsets, at):
+    """The number of neighbouring offsets along x from ``at`` on."""
+    n = 1
+    while at + n < len(offsets) and (
+        offsets[at + n, 0] == offsets[at, 0]
+        and offsets[at + n, 1] == offsets[at, 1]
+        and offsets[at + n, 2] == offsets[at, 2] + n
+    ):
+        n += 1
+    return n
+
+
+def _scratch(rows, cols, depth, dtype, offsets, heights, *parameters):
+    return ((cols,), heights.dtype), ((cols + int(offsets[:, 2].max()),), heights.dtype)
+
+
+@needs(_scratch)
 @kernel
-def rolling_ball(src, out, y0, y1, nx, offsets, heights, own):
+def rolling_ball(src, out, y0, y1, nx, offsets, heights, own, scratch):
     """The minimum of voxel + height under a kernel with height 0 at its centre ``own``.
 
     It is computed in the type of ``heights``, which holds all sums; ``out`` has the type of ``src``. A result
     is NaN exactly where its footprint contains one. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in raster
-    order. ``n`` additions and comparisons per voxel and vector. Scratch: two rows.
+    order. ``n`` additions and comparisons per voxel and vector.
     """
-    runs = runs_along_x(offsets)
-    extreme = np.empty(nx, heights.dtype)
-    row = np.empty(nx + largest(runs, 3), heights.dtype)
-    _rows(src, out, y0, y1, runs, heights, own, extreme, row)
+    _rows(src, out, y0, y1, offsets, heights, own, *scratch)

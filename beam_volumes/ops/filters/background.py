@@ -32,9 +32,6 @@ class RollingBall(Neighbourhood):
     def cost(self) -> float:
         return 1.0 + 0.05 * len(self.offsets) * self.heights.itemsize / 2
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return (2 * cols + self.extent[2]) * self.heights.itemsize + 32 * len(self.offsets)
-
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.heights, np.array(self.before)
 

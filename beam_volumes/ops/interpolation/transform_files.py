@@ -60,7 +60,7 @@ class ThinPlates(KernelStage, Regrid):
         return 0, 0
 
     def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
-        return self.kernel.scratch(rows, cols, depth, self.dtype)
+        return thin_plates.scratch(rows, cols, depth, self.dtype)
 
     def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
