@@ -22,7 +22,7 @@ def at_field(
     # ``taps`` are 1 for the nearest voxel, or the order plus 1. Axes that are not ``moved`` have no field.
     # Positions are those in a volume of ``extent``, which begins at ``lead`` in ``shape``; voxels around it
     # are not computed. If a distance is not within ``reach``, ``wrong``, float64 (5,), becomes 1, the
-    # position of this voxel in the volume, and its distance along the first such axis. ``scratch`` is that of
+    # position of this voxel in the volume, and its distance along the first such axis. The scratch is from
     # `beam_volumes.kernels.geometry.splines.scratch_around`.
     order, linear = taps.max() - 1, taps[0] == 2 and taps[1] == 2 and taps[2] == 2
     outside = away(cval, out.lines.dtype)

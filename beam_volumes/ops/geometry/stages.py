@@ -199,9 +199,13 @@ class Axes(KernelStage, Regrid):
         return self.kernel.scratch(rows, cols, depth, self.dtype, needed)
 
     def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        # The indices and weights of `arguments` are allocated in addition, and copies of them by numpy.
-        maximum = max(a.count for a in self.along)
-        return (8 + 48 * maximum) * (rows + cols + depth) + super().scratch_bytes(rows, cols, depth)
+        # `arguments` has indices and weights, and numpy's temporaries for those of one axis.
+        temporary = 40 * max(rows, cols, depth)
+        return (
+            super().scratch_bytes(rows, cols, depth)
+            + self.device_scratch(rows, cols, depth)
+            + temporary
+        )
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         # The indices and weights.
@@ -219,10 +223,8 @@ class Axes(KernelStage, Regrid):
         block, (z, y, x) = inputs[0], out.start
         ranges = (z, z + out.depth), (y + y0, y + y1), (x, x + out.cols)
         (iz, wz), (iy, wy), (ix, wx) = (a.taps(*r) for a, r in zip(self.along, ranges, strict=True))
-        iz, iy, ix = (
-            np.where(i < 0, i, i - first)
-            for i, first in zip((iz, iy, ix), block.start, strict=True)
-        )
+        for i, first in zip((iz, iy, ix), block.start, strict=True):
+            np.subtract(i, first, out=i, where=i >= 0)
         where = block, out, y0, y1, out.cols
         if self.weighted:
             return *where, iz, wz, iy, wy, ix, wx, kernel_constant(self.dtype, self.cval)
