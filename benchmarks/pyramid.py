@@ -30,6 +30,7 @@ from convert import specimen, write_zarr
 import beam_volumes as bv
 from beam_volumes.kernels.geometry import downsample as windows
 from beam_volumes.kernels.rows import rows_of
+from beam_volumes.kernels.scratch import arrays
 
 CHUNK = (64, 64, 64)
 LIBRARIES = ("beam-volumes", "ngff-zarr", "tinybrain", "dask", "tensorstore", "zarr", "numpy")
@@ -55,9 +56,9 @@ def ours(array: np.ndarray, method: str) -> Callable[[], Any]:
     out = np.empty([n // 2 for n in array.shape], array.dtype)
     src, made = (rows_of(a, np.arange(len(a)), 0, 0) for a in (array, out))
     rest = (0, ny // 2, nx // 2, ny, nx, np.array((2, 2, 2)))
-    if method == "mean":
-        return lambda: windows.mean(src, made, *rest)
-    return lambda: windows.pick(src, made, *rest, 3)
+    kernel, more = (windows.mean, ()) if method == "mean" else (windows.pick, (3,))
+    scratch = arrays(kernel.scratch(ny // 2, nx // 2, len(out), array.dtype, *rest[3:], *more))
+    return lambda: kernel(src, made, *rest, *more, scratch)
 
 
 def by_tensorstore(array: np.ndarray, method: str) -> Callable[[], Any]:

@@ -179,11 +179,10 @@ def resampled(rng, dtype, mode):
     indices = [rng.integers(-1, n, m) for n, m in zip(SHAPE, small, strict=True)]
     yield Call("geometry.resample.gather", (*rows, 0, 2, 3, *indices, cval))
     constant = kernel_constant(np.dtype(dtype), 1)
-    along = [
-        taps_along(-1, m - 1, 0.2, 1.7, 0.5, n, 2, number)
-        for n, m in zip(SHAPE, small, strict=True)
-    ]
-    flat = [array for pair in along for array in pair]
+    flat = []
+    for n, m in zip(SHAPE, small, strict=True):
+        flat += np.empty((m, 2), np.int64), np.empty((m, 2))
+        taps_along(-1, 0.2, 1.7, 0.5, n, number, *flat[-2:])
     rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(small, dtype))
     yield Call("geometry.resample.interpolate", (*rows, 0, 2, 3, *flat, constant))
     matrix = np.eye(3) + rng.normal(0, 0.3, (3, 3))

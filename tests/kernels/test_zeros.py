@@ -11,7 +11,7 @@ from beam_volumes.kernels.filters.rank import rank_footprint
 from beam_volumes.kernels.filters.rank_walk import rank_walk
 from beam_volumes.kernels.geometry.downsample import pick
 from beam_volumes.kernels.rows import rows_of
-from tests.kernels.rings import apply, ball, centre
+from tests.kernels.rings import apply, ball, centre, with_scratch
 
 #: In the order in which filters take them.
 VALUES = [-1.0, -0.0, 0.0, 1.0]
@@ -65,7 +65,8 @@ def test_downsampling_orders_zeros(method):
     volume = np.array(VALUES, np.float32)[places]
     out = np.empty((2, 3, 20), np.float32)
     src, to = rows_of(volume, np.arange(4), 0, 0), rows_of(out, np.arange(2), 0, 0)
-    pick(src, to, 0, 3, 20, 6, 40, np.full(3, 2), method)
+    call = src, to, 0, 3, 20, 6, 40, np.full(3, 2), method
+    pick(*with_scratch(pick, call))
     windows = places.reshape(2, 2, 3, 2, 20, 2).transpose(0, 2, 4, 1, 3, 5).reshape(-1, 8)
     windows.sort(axis=1)
     if method < 3:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from beam_volumes.ops.geometry.stages import Along, Between
+from beam_volumes.ops.geometry.stages import Along, Axes, Between
 from beam_volumes.sweep.rings import ring_shapes
 from beam_volumes.sweep.schedule import Overlap, schedule
 from tests import catalogue as cat
@@ -337,3 +337,17 @@ def test_a_steep_turn_takes_the_memory_that_it_needs(tmp_path):
 def test_what_cannot_be_counted_is_refused(call, said):
     with pytest.raises(ValueError, match=f"{said}.* too large to index its voxels"):
         call(bv.open(np.zeros((4, 6, 7), "u1")))
+
+
+def test_rows_of_splines_fit_their_scratch():
+    """A kernel sums the columns between the first and the last that it needs."""
+    rng = np.random.default_rng(0)
+    for mode in ("reflect", "mirror", "nearest", "constant", "grid-constant") * 50:
+        n, start, cols = (int(rng.integers(low, high)) for low, high in ((1, 90), (0, 90), (1, 60)))
+        shift, scale = float(rng.normal(0, 50)), float(rng.choice([0.0, 1.0, rng.uniform(0.01, 5)]))
+        x = Between(n, 0, mode, shift=shift, scale=scale, order=5)
+        stage = Axes("zoom", np.dtype("f4"), (n,) * 3, (n,) * 3, (Along(n), Along(n), x))
+        ((shape, _),) = stage.scratch(1, cols, 1)
+        index, _ = x.taps(start, start + cols)
+        inside = index[index >= 0]
+        assert not inside.size or np.ptp(inside) < shape[0]

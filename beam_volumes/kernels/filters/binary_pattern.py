@@ -3,22 +3,27 @@
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import needs
 
 #: The methods; `local_binary_pattern` receives an index.
 METHODS = ("default", "ror", "uniform", "nri_uniform", "var")
 _DEFAULT, _ROR, _UNIFORM, _NRI_UNIFORM, _VAR = range(5)
 
 
+def _scratch(rows, cols, depth, dtype, of_rows, *parameters):
+    return (of_rows.shape, np.float64), (of_rows.shape, np.int64)
+
+
+@needs(_scratch)
 @kernel
-def local_binary_pattern(src, out, y0, y1, nx, before, start, rows, columns, method):
+def local_binary_pattern(src, out, y0, y1, nx, rows, columns, method, before, start, scratch):
     """Compare each voxel with points of its plane, which are interpolated.
 
+    - ``rows`` and ``columns``, float64: the offset of each point.
     - ``before``: the slices, rows and columns before the centre. ``start`` is the position of the first voxel
       of ``out`` in the volume. Positions of points are rounded as sums with the position of the voxel.
-    - ``rows`` and ``columns``, float64: the offset of each point.
     """
-    points = np.empty(rows.size, np.float64)
-    bits = np.empty(rows.size, np.int64)
+    points, bits = scratch
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             _row(

@@ -16,6 +16,7 @@ from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.elementary.exp_log import exp_value
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import has_nan
+from beam_volumes.kernels.scratch import needs
 
 #: Voxels per step: a constant, so the compiler can distinguish memory areas.
 CHUNK = 128
@@ -176,11 +177,15 @@ def _load_matrices(work, matrix, k, y, x0, n):
     _load(work, 5, matrix[5], k, y, x0, n)
 
 
+def _scratch(rows, cols, depth, dtype, *parameters):
+    return (((6, CHUNK), np.float64),)
+
+
+@needs(_scratch)
 @kernel
-def eigenvalue(matrix, out, y0, y1, nx, ndim, which):
+def eigenvalue(matrix, out, y0, y1, nx, ndim, which, scratch):
     """The eigenvalue ``which`` (0: the largest); for 3 x 3 matrices of float32, `spread` is faster."""
-    work = np.empty((6, CHUNK))
-    _eigenvalue_rows(matrix, out, y0, y1, nx, ndim, which, work)
+    _eigenvalue_rows(matrix, out, y0, y1, nx, ndim, which, scratch[0])
 
 
 @row_kernel
@@ -206,13 +211,13 @@ def _store(work, element, row, x0, n):
         one_nan(part)
 
 
+@needs(_scratch)
 @kernel
-def spread(matrix, out, y0, y1, nx):
+def spread(matrix, out, y0, y1, nx, scratch):
     """The offsets of the eigenvalues of 3 x 3 float32 matrices from their mean, enough for all three."""
     # ``out`` is uint64 with two float32: half the offset of the isolated eigenvalue, negative if it is the
     # smallest, and half the distance of the other two.
-    work = np.empty((6, CHUNK))
-    _spread_rows(matrix, out, out.lines.view(np.float32), y0, y1, nx, work)
+    _spread_rows(matrix, out, out.lines.view(np.float32), y0, y1, nx, scratch[0])
 
 
 @row_kernel
@@ -290,16 +295,14 @@ def _smallest(pair, u, v, w, out):
         out[x] = _mean(np.float64(u[x]), np.float64(v[x]), np.float64(w[x])) - far
 
 
+@needs(_scratch)
 @kernel
-def ridge(
-    matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign
-):  # fmt: skip
+def ridge(matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, scratch):
     """The ridge measure of each voxel, from Hessian matrices; ``sign`` is 1 for dark ridges, else -1."""
     # ``alpha``, ``beta`` and ``gamma`` are parameters of Frangi's measure. ``gamma <= 0`` gives the
     # structuredness, the root of the sum of squared eigenvalues. ``alpha <= 0``, or ``beta <= 0`` for two
     # axes, gives Sato's tubeness, times ``power``.
-    work = np.empty((6, CHUNK))
-    _ridge_rows(matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work)
+    _ridge_rows(matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, scratch[0])
 
 
 @row_kernel

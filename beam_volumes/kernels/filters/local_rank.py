@@ -1,9 +1,12 @@
 """Statistics of the values under a footprint, from a histogram."""
 
+import math
+
 import numpy as np
 
 from beam_volumes.kernels.elementary.exp_log import exp_value
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import needs
 
 #: Fractional bits of the sums of counts times their logarithms.
 BITS = 32
@@ -16,26 +19,30 @@ _EQUALIZE, _GEOMETRIC_MEAN, _GRADIENT, _MAXIMUM, _MEAN, _MEDIAN, _MINIMUM = rang
 _MODAL, _NOISE_FILTER, _OTSU, _POP, _SUBTRACT_MEAN, _SUM, _THRESHOLD = range(7, 14)
 
 
+def _scratch(rows, cols, depth, dtype, runs, before, shape, bins, *parameters):
+    # Counts of values, sums of adjacent ones, lines of the footprint, and sums of the histogram.
+    shapes = (bins,), (math.isqrt(bins),), (len(runs), 3), (3,)
+    return tuple((shape, np.int64) for shape in shapes)
+
+
+@needs(_scratch)
 @kernel
 def local_rank(
-    src, out, y0, y1, nx, runs, before, start, shape, which, centre, shift, logs, scale
+    src, out, y0, y1, nx, runs, before, shape, bins, start, which, centre, shift, logs, scale, scratch
 ):  # fmt: skip
     """One of `STATISTICS` of the values under a footprint, without voxels outside of the volume.
 
     A histogram moves along each row. Its sums are integers, so they do not depend on where a row begins.
     Results wrap around in the dtype of ``out``.
 
-    - ``src``: unsigned integers below ``1 << 2 * shift``. ``runs``, int64 (n, 4): the slice and the row of a
-      run of the footprint, and its first column and the one after the last.
+    - ``src``: unsigned integers below ``bins``, ``1 << 2 * shift``. ``runs``, int64 (n, 4): the slice and the
+      row of a run of the footprint, and its first column and the one after the last.
     - ``before``: the slices, rows and columns before the centre. ``start`` is the position of the first voxel
       of ``out`` in a volume of ``shape``.
     - ``centre``: 1 if the footprint contains its centre, otherwise 0.
     - ``logs``, int64: ``log(1 + value)`` times ``scale`` for each value, or zeros for other statistics.
     """
-    counts = np.zeros(1 << 2 * shift, np.int64)
-    blocks = np.zeros(1 << shift, np.int64)  # sums of adjacent counts
-    lines = np.empty((len(runs), 3), np.int64)
-    sums = np.zeros(3, np.int64)
+    counts, blocks, lines, sums = scratch
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             count = _lines_of(src.firsts, k, y, runs, before, start, shape, lines)
@@ -207,8 +214,9 @@ def _otsu(sum_of_all, total, counts, blocks, shift):
     return threshold
 
 
+@needs(_scratch)
 @kernel
-def entropy(src, out, y0, y1, nx, runs, before, start, shape, bins, terms, logs):
+def entropy(src, out, y0, y1, nx, runs, before, shape, bins, start, terms, logs, scratch):
     """The entropy of the values of voxels under a footprint, in bits.
 
     A histogram moves along each row. The sum of ``count * log2(count)`` is an integer, so it does not depend
@@ -220,9 +228,7 @@ def entropy(src, out, y0, y1, nx, runs, before, start, shape, bins, terms, logs)
       of ``out`` in a volume of ``shape``.
     - ``terms``, int64: ``n * log2(n)`` times ``2 ** BITS`` for each n; ``logs``, float64: ``log2(n)``.
     """
-    counts = np.zeros(bins, np.int64)
-    lines = np.empty((len(runs), 3), np.int64)
-    sums = np.zeros(2, np.int64)
+    counts, _, lines, sums = scratch
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             count = _lines_of(src.firsts, k, y, runs, before, start, shape, lines)

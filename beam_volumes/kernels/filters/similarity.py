@@ -1,11 +1,13 @@
 """Means weighted by similarity: the bilateral filter, and non-local means."""
 
+import math
+
 import numpy as np
 
 from beam_volumes.kernels.casting import one_nan
-from beam_volumes.kernels.filters.footprints import largest
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import as_bytes, has_nan
+from beam_volumes.kernels.scratch import needs
 
 #: Weights below ``exp(-CUTOFF)`` of non-local means are 0, as in scikit-image.
 CUTOFF = 5.0
@@ -36,18 +38,19 @@ def exp_of_minus(t):
     return y * np.int32((n + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
+def _four_rows(rows, cols, depth, dtype, offsets, *parameters):
+    return *[((cols,), dtype)] * 3, ((cols + int(offsets[:, 2].max()),), dtype)
+
+
+@needs(_four_rows)
 @kernel
-def bilateral(src, out, y0, y1, nx, offsets, weights, own, scale):
+def bilateral(src, out, y0, y1, nx, offsets, weights, own, scale, scratch):
     """The mean of a footprint, weighted by ``weights * exp(-scale * difference**2)``; NaN if it contains one.
 
-    ``offsets``, int64 (n, 3), are tz, ty, tx >= 0, and ``own`` the voxel's own one. Scratch: four rows.
+    ``offsets``, int64 (n, 3), are tz, ty, tx >= 0, and ``own`` the voxel's own one.
     """
     # Sums are in the type of ``scale``, float32 or float64; the weights are float32.
-    src = as_bytes(src)
-    centre, total = np.empty(nx, out.lines.dtype), np.empty(nx, out.lines.dtype)
-    weight = np.empty(nx, out.lines.dtype)
-    row = np.empty(nx + largest(offsets, 2), out.lines.dtype)
-    _bilateral(src, out, y0, y1, offsets, weights, own, scale, centre, total, weight, row)
+    _bilateral(as_bytes(src), out, y0, y1, offsets, weights, own, scale, *scratch)
 
 
 @row_kernel
@@ -163,11 +166,21 @@ def _copy_block(src, k, y, x, shape, out):
                 row[at] = line[at]
 
 
+def _scratch_of_means(rows, cols, depth, dtype, patch, reach, *parameters):
+    block = [*map(min, BLOCK, (depth, rows, cols))]
+    whole = math.prod(n + p + 2 * r - 1 for n, p, r in zip(block, patch, reach, strict=True))
+    slices, *plane = (n + p - 1 for n, p in zip(block, patch, strict=True))
+    plane, voxels = math.prod(plane), math.prod(block)
+    numbers = whole, slices * plane, plane, plane, block[2], voxels, voxels
+    return tuple(((n,), dtype) for n in numbers)
+
+
+@needs(_scratch_of_means)
 @kernel
-def nl_means(src, out, y0, y1, nx, patch, reach, less, scale):
+def nl_means(src, out, y0, y1, nx, patch, reach, less, scale, scratch):
     """The mean of voxels within ``reach``, weighted by the similarity of their surroundings.
 
-    Scratch: a block with its halo, and two with the halo of a patch.
+    The scratch is a block with its halo, its squares, two planes and a row of their sums, and two blocks.
     """
     # The weight is ``exp(-d)``, where ``d`` is the sum of squared differences of patches minus ``less``, at
     # least 0, times ``scale``. Each sum is computed for its own voxel, never as a running sum, so it does not
@@ -175,16 +188,7 @@ def nl_means(src, out, y0, y1, nx, patch, reach, less, scale):
     src = as_bytes(src)
     around = (patch[0] + 2 * reach[0] - 1, patch[1] + 2 * reach[1] - 1, patch[2] + 2 * reach[2] - 1)
     block = (min(BLOCK[0], out.firsts.size), min(BLOCK[1], y1 - y0), min(BLOCK[2], nx))
-    real = out.lines.dtype
-    whole = (block[0] + around[0]) * (block[1] + around[1]) * (block[2] + around[2])
-    voxels = np.empty(whole, real)
-    plane = (block[1] + patch[1] - 1) * (block[2] + patch[2] - 1)
-    squares, sums = np.empty((block[0] + patch[0] - 1) * plane, real), np.empty(plane, real)
-    sums_y, distance = np.empty(plane, real), np.empty(block[2], real)
-    total, weight = (
-        np.empty(block[0] * block[1] * block[2], real),
-        np.empty(block[0] * block[1] * block[2], real),
-    )
+    voxels, squares, sums, sums_y, distance, total, weight = scratch
     for k in range(0, out.firsts.size, block[0]):
         for y in range(y0, y1, block[1]):
             for x in range(0, nx, block[2]):

@@ -3,6 +3,8 @@
 Windows form a grid: voxel (k, y, x) of the result has the window that starts at (k fz, y fy, x fx).
 """
 
+import math
+
 import numpy as np
 from numba import types
 from numba.extending import overload
@@ -11,10 +13,16 @@ from numba.np.numpy_support import as_dtype
 from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import is_negative, signed_zero
+from beam_volumes.kernels.scratch import needs
 
 
+def _rows_of_sums(rows, cols, depth, dtype, *parameters):
+    return ((cols,), np.float64 if dtype.kind == "f" else np.int64), ((cols,), np.int64)
+
+
+@needs(_rows_of_sums)
 @kernel
-def mean(src, out, y0, y1, nx, rows, cols, factors):
+def mean(src, out, y0, y1, nx, rows, cols, factors, scratch):
     """Means, of integers and bool rounded half to even, of floats summed in float64.
 
     ``rows`` and ``cols`` are the extents of the input; ``factors`` is int64 (3,).
@@ -25,7 +33,7 @@ def mean(src, out, y0, y1, nx, rows, cols, factors):
     if max(factors) <= 2 and _is_real(src.lines.dtype):
         _real_halves(src, out, y0, y1, nx, rows, cols, factors)
         return
-    high, low = np.empty(nx, _wide(src.lines.dtype)), np.empty(nx, np.int64)
+    high, low = scratch
     fz, fy, fx = factors
     for k in range(out.firsts.size):
         for y in range(y0, y1):
@@ -41,17 +49,6 @@ def mean(src, out, y0, y1, nx, rows, cols, factors):
                 n = count * (min((x + 1) * fx, cols) - x * fx)
                 row[x] = _divided(high[x], low[x], n, out.lines.dtype)
             one_nan(row)
-
-
-def _wide(dtype):
-    raise NotImplementedError("only inside compiled code")
-
-
-@overload(_wide)
-def _wide_for(dtype):
-    if isinstance(dtype.dtype, types.Float):
-        return lambda dtype: np.float64
-    return lambda dtype: np.int64
 
 
 def _add(line, high, low, f):
@@ -109,8 +106,14 @@ def _divided_for(high, low, n, dtype):
     return lambda high, low, n, dtype: dtype.type(even(high // n, high - high // n * n, n))
 
 
+def _window(rows, cols, depth, dtype, height, width, factors, method):
+    slices, *others = (int(f) for f in factors)
+    return (((slices * math.prod(map(min, others, (height, width))),), dtype),)
+
+
+@needs(_window)
 @kernel
-def pick(src, out, y0, y1, nx, rows, cols, factors, method):
+def pick(src, out, y0, y1, nx, rows, cols, factors, method, scratch):
     """One voxel of each window: the minimum (0), maximum (1), lower median (2) or smallest mode (3).
 
     NaN if the window contains one; -0.0 is less than 0.0, but equal for the mode. See `mean` for parameters.
@@ -119,7 +122,7 @@ def pick(src, out, y0, y1, nx, rows, cols, factors, method):
         _halves(src, out, y0, y1, nx, rows, cols, factors, True)
         return
     fz, fy, fx = factors
-    window = np.empty(min(fz, src.firsts.size) * min(fy, rows) * min(fx, cols), src.lines.dtype)
+    window = scratch[0]
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             row = out.lines[out.firsts[k] + y, out.left : out.left + nx]

@@ -5,14 +5,15 @@ import numpy as np
 from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.elementary.exp_log import log_value
 from beam_volumes.kernels.geometry.resample import away, place, tap
-from beam_volumes.kernels.geometry.splines import MAX_TAPS, affine_row, spline_weights
+from beam_volumes.kernels.geometry.splines import affine_row, spline_weights
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import needs
 
 
 @kernel
 def at_field(
     src, fields, out, y0, y1, nx, start, shape, at, lead, extent, moved, relative, reach, taps, mode,
-    cval, wrong,
+    cval, wrong, scratch,
 ):  # fmt: skip
     """The voxels at the positions in three ``fields``, or at distances from each voxel if ``relative``.
 
@@ -21,17 +22,17 @@ def at_field(
     # ``taps`` are 1 for the nearest voxel, or the order plus 1. Axes that are not ``moved`` have no field.
     # Positions are those in a volume of ``extent``, which begins at ``lead`` in ``shape``; voxels around it
     # are not computed. If a distance is not within ``reach``, ``wrong``, float64 (5,), becomes 1, the
-    # position of this voxel in the volume, and its distance along the first such axis.
+    # position of this voxel in the volume, and its distance along the first such axis. The scratch is from
+    # `beam_volumes.kernels.geometry.splines.scratch_around`.
     order, linear = taps.max() - 1, taps[0] == 2 and taps[1] == 2 and taps[2] == 2
     outside = away(cval, out.lines.dtype)
-    weight, index = np.ones((3, MAX_TAPS), np.float64), np.empty((3, MAX_TAPS), np.int64)
-    c, still, own = np.empty(3, np.float64), np.zeros(3, np.float64), np.empty(3, np.int64)
-    size = np.empty(3, np.int64)
+    weight, index, c, still, own, size, firsts = scratch
+    weight[:] = 1.0
+    still[:] = 0.0
     for i in range(3):
         size[i] = shape[i]
     # Where the volume's row 0 and column 0 would be in the flat ring, for each slice.
     width = src.lines.shape[1]
-    firsts = np.empty(src.firsts.size, np.int64)
     for u in range(src.firsts.size):
         firsts[u] = (src.firsts[u] - start[1]) * width + src.left - start[2]
     voxels = src.lines.reshape(src.lines.size)
@@ -126,13 +127,18 @@ def _trilinear(voxels, firsts, width, z0, c):
     return total
 
 
+def _three_rows(rows, cols, depth, dtype, *parameters):
+    return (((cols,), np.float64),) * 3
+
+
+@needs(_three_rows)
 @kernel
-def thin_plates(out, y0, y1, nx, at, matrix, offset, points, weights):
+def thin_plates(out, y0, y1, nx, at, matrix, offset, points, weights, scratch):
     """The sum of ``weights * r**2 * log(r)``, where r is the distance from each of ``points``.
 
-    Voxel u of the volume is at ``matrix @ u + offset``; ``out`` begins at voxel ``at``. Scratch: 3 rows.
+    Voxel u of the volume is at ``matrix @ u + offset``; ``out`` begins at voxel ``at``.
     """
-    total, cross, squares = np.empty(nx), np.empty(nx), np.empty(nx)
+    total, cross, squares = scratch
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             _plates_row(
@@ -161,9 +167,15 @@ def _plates_row(total, along, squares, z, y, x0, matrix, offset, points, weights
             total[x] += weight * square * log_value(square if square > 0.0 else 1.0)
 
 
+def scratch_of_nodes(cols, columns):
+    """The scratch of `deformed_plane` for this number of columns of voxels and of nodes."""
+    weights = ((cols, 4), np.float64), ((4,), np.float64), ((2, columns), np.float64)
+    return ((cols,), np.int64), *weights
+
+
 @kernel
 def deformed_plane(
-    src, out, y0, y1, nx, start, shape, at, matrix, offset, nodes, first, step, nearest, edge, cval
+    src, out, y0, y1, nx, start, shape, at, matrix, offset, nodes, first, step, nearest, edge, cval, scratch
 ):  # fmt: skip
     """The voxels of a slice at ``matrix @ (position + displacement) + offset``, float64.
 
@@ -171,12 +183,11 @@ def deformed_plane(
     """
     # ``src`` and ``out`` have one slice. Coefficients surround the nodes by one on each side. The first node
     # is at ``first``, and the next ones follow in distances of ``step``. Voxels outside are ``cval``, or the
-    # nearest voxel of the ``edge``. Scratch: 4 weights and an index for each column, and 2 rows of nodes.
+    # nearest voxel of the ``edge``.
     outside, height, width = away(cval, out.lines.dtype), shape[1], shape[2]
-    along, weights = np.empty(nx, np.int64), np.empty((nx, 4), np.float64)
+    along, weights, across, rows = scratch
     for x in range(nx):
         along[x] = _spline_at(at[2] + x, first[1], step[1], nodes.shape[2], weights[x])
-    across, rows = np.empty(4, np.float64), np.empty((2, nodes.shape[2]), np.float64)
     for y in range(y0, y1):
         row = out.lines[out.firsts[0] + y, out.left : out.left + nx]
         begin = _spline_at(at[1] + y, first[0], step[0], nodes.shape[1], across)

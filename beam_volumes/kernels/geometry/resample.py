@@ -10,6 +10,7 @@ from numba.np.numpy_support import as_dtype
 
 from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import needs
 
 #: Boundary modes by number.
 MODES = {
@@ -107,15 +108,15 @@ def tap(i, n, mode):
 
 
 @kernel
-def taps_along(start, stop, before, scale, half, n, taps, mode):
-    """Voxels, int64, and weights, float64, for positions ``start`` to ``stop`` of the result along an axis.
+def taps_along(start, before, scale, half, n, mode, index, weight):
+    """Write voxels, int64, and weights, float64, a row for each position of the result from ``start`` on.
 
     Position v is at ``(v + before + half) * scale - half`` of the input, which has extent ``n``.
     """
-    # ``taps`` is 1 for the nearest voxel, 2 for linear interpolation. ``mode`` is one of `MODES`.
-    index = np.empty((stop - start, taps), np.int64)
-    weight = np.ones((stop - start, taps), np.float64)
-    for k in range(stop - start):
+    # There is 1 column for the nearest voxel, 2 for linear interpolation. ``mode`` is one of `MODES`.
+    taps = index.shape[1]
+    weight[:] = 1.0
+    for k in range(len(index)):
         c = place(((start + k) + before + half) * scale - half, n, mode)
         if c <= -1.0 and mode == 3:
             index[k, :] = ALL
@@ -126,7 +127,6 @@ def taps_along(start, stop, before, scale, half, n, taps, mode):
         if taps == 2:
             weight[k, 0] = 1.0 - (c - first)
             weight[k, 1] = 1.0 - weight[k, 0]
-    return index, weight
 
 
 @kernel
@@ -143,10 +143,15 @@ def gather(src, out, y0, y1, nx, iz, iy, ix, cval):
                 row[x] = line[ix[x]] if ix[x] >= 0 else cval
 
 
+def _row_of_sums(rows, cols, depth, dtype, *parameters):
+    return (((cols,), np.float64),)
+
+
+@needs(_row_of_sums)
 @kernel
-def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
+def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval, scratch):
     """Weighted means of voxels: like `gather`, with several indices and weights per position."""
-    total = np.empty(nx, np.float64)
+    total = scratch[0]
     outside, all_there = away(cval, out.lines.dtype), ix.min() >= 0
     for k in range(len(iz)):
         for r in range(y1 - y0):
@@ -286,7 +291,7 @@ def affine_inner(voxels, width, firsts, start, row, column, begun, step, taps, s
 
     Each loop does one thing for all columns, so LLVM vectorizes all of them except those that pick voxels.
     """
-    (floors, places, weights, picked, sums), nx = scratch, row.size
+    (floors, weights, sums, places, picked), nx = scratch, row.size
     nearest = taps[0] + taps[1] + taps[2] == 3
     half = 0.5 if nearest else 0.0
     z0, y0, x0 = np.float64(start[0]), np.float64(start[1]), np.float64(start[2])
@@ -323,27 +328,29 @@ def affine_inner(voxels, width, firsts, start, row, column, begun, step, taps, s
     convert(total, row)
 
 
+def _scratch(rows, cols, depth, dtype, start, shape, *parameters):
+    small = ((3,), np.int64), ((3, 2), np.float64), ((3,), np.float64), ((3,), np.float64)
+    floats = (((*n, BLOCK), np.float64) for n in ((3,), (3, 2), ()))
+    return *small, ((shape[0],), np.int64), *floats, ((2, BLOCK), np.int64), ((4, BLOCK), dtype)
+
+
+@needs(_scratch)
 @kernel
-def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval):
+def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval, scratch):
     """Voxels at ``matrix @ position + offset``, float64."""
     # ``start`` is the position of the input's first voxel in its volume of ``shape``, and ``at`` the position
     # of the result's first voxel in its own. ``taps``, int64 (3,), is 1 or 2 voxels along each axis; all 1
     # for the nearest. ``mode`` is one of `MODES`.
     nearest = taps[0] + taps[1] + taps[2] == 3
     outside = away(cval, out.lines.dtype)
-    first, weight = np.empty(3, np.int64), np.ones((3, 2), np.float64)
-    begun, step = np.empty(3, np.float64), np.empty(3, np.float64)
+    first, weight, begun, step, firsts = scratch[:5]
+    weight[:] = 1.0
     for i in range(3):
         step[i] = matrix[i, 2]
     # Where each slice begins in the flat ring.
-    firsts, voxels = np.empty(src.firsts.size, np.int64), src.lines.reshape(src.lines.size)
+    voxels = src.lines.reshape(src.lines.size)
     for u in range(src.firsts.size):
         firsts[u] = src.firsts[u] * src.lines.shape[1] + src.left
-    scratch = (
-        np.empty((3, BLOCK), np.float64), np.empty((2, BLOCK), np.int64),
-        np.empty((3, 2, BLOCK), np.float64), np.empty((4, BLOCK), src.lines.dtype),
-        np.empty(BLOCK, np.float64),
-    )  # fmt: skip
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
@@ -359,7 +366,7 @@ def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, c
             for x in range(x0, x1, BLOCK):
                 affine_inner(
                     voxels, src.lines.shape[1], firsts, start, row[x : min(x + BLOCK, x1)],
-                    np.float64(at[2] + x), begun, step, taps, scratch,
+                    np.float64(at[2] + x), begun, step, taps, scratch[5:],
                 )  # fmt: skip
             for rest in range(left, right - (x1 - x0)):
                 x = rest if rest < x0 else rest + x1 - x0

@@ -8,6 +8,7 @@ import numpy as np
 from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.geometry.resample import ALL, away, place, tap
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import needs
 
 #: The largest number of voxels along an axis.
 MAX_TAPS = 6
@@ -53,14 +54,14 @@ def spline_weights(x, order, weights):
 
 
 @kernel
-def spline_taps_along(start, stop, before, scale, half, lead, n, order, mode):
-    """`taps_along` for splines: ``order + 1`` voxels and their weights.
+def spline_taps_along(start, before, scale, half, lead, n, mode, index, weight):
+    """`taps_along` for splines: a column for each of the ``order + 1`` voxels.
 
     Position v is at ``(v + before + half) * scale - half + lead`` of the input.
     """
-    index = np.empty((stop - start, order + 1), np.int64)
-    weight = np.ones((stop - start, order + 1), np.float64)
-    for k in range(stop - start):
+    order = index.shape[1] - 1
+    weight[:] = 1.0
+    for k in range(len(index)):
         c = place(((start + k) + before + half) * scale - half + lead, n, mode)
         if c <= -1.0 and mode == 3:
             index[k, :] = ALL
@@ -69,12 +70,16 @@ def spline_taps_along(start, stop, before, scale, half, lead, n, order, mode):
         spline_weights(c - nearest, order, weight[k])
         for t in range(order + 1):
             index[k, t] = tap(np.int64(nearest) - order // 2 + t, n, mode)
-    return index, weight
 
 
+def _row_of_input(rows, cols, depth, dtype, width):
+    return (((width,), np.float64),)
+
+
+@needs(_row_of_input)
 @kernel
-def interpolate_spline(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
-    """Weighted sums of voxels along z and y, and then along x. Scratch: one row of the input.
+def interpolate_spline(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval, scratch):
+    """Weighted sums of voxels along z and y, and then along x. The scratch is a row of the input.
 
     `beam_volumes.kernels.geometry.resample.interpolate` has the same arguments.
     """
@@ -84,7 +89,7 @@ def interpolate_spline(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
         for c in range(ix.shape[1]):
             if ix[x, c] >= 0:
                 left, right = min(left, ix[x, c]), max(right, ix[x, c] + 1)
-    sums = np.empty(max(right - left, 0), np.float64)
+    sums = scratch[0][: max(right - left, 0)]
     for k in range(len(iz)):
         for r in range(y1 - y0):
             row = out.lines[out.firsts[k] + y0 + r, out.left : out.left + nx]
@@ -132,20 +137,32 @@ def _sum_along(sums, left, ix, wx, missing, outside, row):
         row[x] = away(total, row.dtype)
 
 
+def scratch_around(slices):
+    """Weights and indices of voxels around a position, numbers of each axis, and starts of slices."""
+    around = ((3, MAX_TAPS), np.float64), ((3, MAX_TAPS), np.int64)
+    return *around, *[((3,), np.float64)] * 2, *[((3,), np.int64)] * 2, ((slices,), np.int64)
+
+
+def _scratch(rows, cols, depth, dtype, start, shape, *parameters):
+    return scratch_around(shape[0])
+
+
+@needs(_scratch)
 @kernel
-def affine_spline(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval):
+def affine_spline(
+    src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval, scratch
+):
     """Splines at ``matrix @ position + offset``; ``taps`` is ``order + 1``, or 1 along whole coordinates.
 
     `beam_volumes.kernels.geometry.resample.affine` has the same other arguments.
     """
     outside = away(cval, out.lines.dtype)
-    weight, index = np.ones((3, MAX_TAPS), np.float64), np.empty((3, MAX_TAPS), np.int64)
-    begun, step, size = np.empty(3, np.float64), np.empty(3, np.float64), np.empty(3, np.int64)
+    weight, index, begun, step, size, _, firsts = scratch
+    weight[:] = 1.0
     for i in range(3):
         step[i], size[i] = matrix[i, 2], shape[i]
     # Where the volume's row 0 and column 0 would be in the flat ring, for each slice.
     width = src.lines.shape[1]
-    firsts = np.empty(src.firsts.size, np.int64)
     for u in range(src.firsts.size):
         firsts[u] = (src.firsts[u] - start[1]) * width + src.left - start[2]
     voxels = src.lines.reshape(src.lines.size)

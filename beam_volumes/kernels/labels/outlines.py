@@ -41,14 +41,13 @@ def corners(pixels, y, x, width, labels, places):
     # whole image has ``width`` positions. ``labels`` and ``places``, uint64, receive the label, and ``8 * (y
     # * width + x)`` plus the corner's bits.
     rows, cols = pixels.shape[0] - 1, pixels.shape[1] - 1
-    four = np.empty(4, np.uint64)
     room, n = len(labels), np.int64(0)
     for i in range(rows):
         for j in range(cols):
             a, b, c, d = pixels[i, j], pixels[i, j + 1], pixels[i + 1, j], pixels[i + 1, j + 1]
             if (a == b and c == d) or (a == c and b == d):
                 continue
-            four[0], four[1], four[2], four[3] = a, b, c, d
+            four = a, b, c, d
             place = 8 * ((y + i) * width + x + j)
             for k in range(4):
                 bits = _own(four, k)

@@ -46,9 +46,6 @@ class Bilateral(Neighbourhood):
     def cost(self) -> float:
         return 1.0 + 1.0 * len(self.offsets) * self.dtype.itemsize / 4
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return (4 * cols + self.extent[2]) * self.dtype.itemsize
-
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.weights, np.array(self.before)
 
@@ -75,12 +72,6 @@ class NonLocalMeans(Neighbourhood):
     @property
     def preferred_slices(self) -> int:
         return min(similarity.BLOCK[0], max(1, self.extent[0] - 1))
-
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        block = [min(a, b) for a, b in zip((depth, rows, cols), similarity.BLOCK, strict=True)]
-        whole = math.prod(n + e for n, e in zip(block, self.extent, strict=True))
-        halved = math.prod(n + p for n, p in zip(block, self.patch, strict=True))
-        return (whole + 6 * halved) * self.dtype.itemsize
 
     def parameters(self) -> tuple[Any, ...]:
         return self.patch, self.reach

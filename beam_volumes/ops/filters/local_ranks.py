@@ -44,7 +44,7 @@ class Entropy(Neighbourhood):
         return 10.0 + 4.0 * len(self.runs)
 
     def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 8 * self.bins + 24 * len(self.runs) + 64 * self.voxels
+        return super().scratch_bytes(rows, cols, depth) + self.table_bytes
 
     def parameters(self) -> tuple[Any, ...]:
         return self.runs, self.before, self.shape, self.bins, self.voxels
@@ -52,8 +52,17 @@ class Entropy(Neighbourhood):
     def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        where = self.runs, self.before, out.start, self.shape
-        return inputs[0], out, y0, y1, out.cols, *where, self.bins, *_logarithms(self.voxels)
+        footprint = self.runs, self.before, self.shape, self.bins
+        return inputs[0], out, y0, y1, out.cols, *footprint, out.start, *self.more()
+
+    def more(self) -> tuple[Any, ...]:
+        """Return the last arguments of the kernel, among them a table of logarithms."""
+        return _logarithms(self.voxels)
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes to compute the table."""
+        return 64 * self.voxels
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,23 +78,20 @@ class LocalRank(Entropy):
     def cost(self) -> float:
         return 50.0 + 4.0 * len(self.runs)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        # Counts, their sums, and the table of logarithms.
-        return 48 * self.bins + 24 * len(self.runs) + 4096
+    @property
+    def table_bytes(self) -> int:
+        return 40 * self.bins
 
     def parameters(self) -> tuple[Any, ...]:
         return (*super().parameters(), self.statistic, self.has_centre)
 
-    def arguments(
-        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> tuple[Any, ...]:
-        where = self.runs, self.before, out.start, self.shape
+    def more(self) -> tuple[Any, ...]:
         which = kernels.STATISTICS.index(self.statistic), int(self.has_centre)
         shift = (self.bins.bit_length() - 1) // 2
         # 62 bits for the sum of logarithms, which are below 16.
         scale = 2.0 ** (58 - self.voxels.bit_length())
         logs = _logs_of_values(self.bins, scale if self.statistic == "geometric_mean" else 0.0)
-        return inputs[0], out, y0, y1, out.cols, *where, *which, shift, logs, scale
+        return *which, shift, logs, scale
 
 
 @functools.lru_cache(2)

@@ -34,16 +34,13 @@ class BinaryPattern(Neighbourhood):
     def cost(self) -> float:
         return 10.0 + 6.0 * self.rows.size
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 16 * self.rows.size
-
     def parameters(self) -> tuple[Any, ...]:
         return self.rows, self.columns, self.method
 
     def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> tuple[Any, ...]:
-        return inputs[0], out, y0, y1, out.cols, self.before, out.start, *self.parameters()
+        return *super().arguments(inputs, out, y0, y1, values), self.before, out.start
 
 
 @documented

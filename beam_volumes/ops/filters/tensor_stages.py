@@ -10,6 +10,7 @@ import numpy as np
 from beam_volumes.base.geometry import Triple
 from beam_volumes.kernels.filters import eigen
 from beam_volumes.kernels.filters.gradient import second_difference
+from beam_volumes.kernels.scratch import Scratch
 from beam_volumes.ops.filters.stages import Neighbourhood
 from beam_volumes.sweep.stage import Block, KernelStage, Padding
 
@@ -18,8 +19,9 @@ from beam_volumes.sweep.stage import Block, KernelStage, Padding
 class Symmetric(KernelStage):
     """A function of a symmetric matrix; inputs are its diagonal, then the upper triangle row by row."""
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 6 * 8 * eigen.CHUNK
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        needed = getattr(self.kernel, "scratch", None)
+        return needed(rows, cols, depth, self.dtype) if needed else ()
 
     def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]

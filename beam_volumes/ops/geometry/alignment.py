@@ -14,11 +14,12 @@ from beam_volumes.base.geometry import Range, Ranges, Triple
 from beam_volumes.graph.nodes import Fed, FoldValue, Node, StageNode, Value
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
-from beam_volumes.kernels.geometry.fields import deformed_plane
+from beam_volumes.kernels.geometry.fields import deformed_plane, scratch_of_nodes
+from beam_volumes.kernels.scratch import Scratch, arrays
 from beam_volumes.ops.geometry.displacements import Grid
 from beam_volumes.ops.geometry.rearrange import check_indexable
 from beam_volumes.ops.geometry.resampling import of_order
-from beam_volumes.ops.geometry.stages import Affine, affine_scratch
+from beam_volumes.ops.geometry.stages import Affine
 from beam_volumes.ops.geometry.transforms import matrices_of
 from beam_volumes.ops.parameters.building import constant_in, kernel_constant, kernel_input
 from beam_volumes.ops.parameters.docs import documented
@@ -63,8 +64,8 @@ class AffinePlanes(Regrid):
     def inner(self, axis: int) -> Range:
         return (0, self.grid[0]) if axis == 0 else (0, 0)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return affine_scratch(self.dtype)
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return self._of_slice(0).scratch(rows, cols, 1)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -104,9 +105,9 @@ class DeformedPlanes(AffinePlanes):
         offsets = self.offsets[slices, axis]
         return offsets + by.min(axis=0).sum(axis=1), offsets + by.max(axis=0).sum(axis=1)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
         nodes = self.displacements.coefficients.shape[-1]
-        return 40 * cols + 16 * nodes + super().scratch(rows, cols, depth)
+        return *scratch_of_nodes(cols, nodes), *super().scratch(rows, cols, depth)
 
     def _run_slice(self, z: int, source: Block, result: Block, y0: int, y1: int) -> None:
         nodes = self.displacements.coefficients[z]
@@ -117,6 +118,7 @@ class DeformedPlanes(AffinePlanes):
             source.as_rows, result.as_rows, y0, y1, result.cols, source.start, self.of, result.start,
             self.matrices[z], self.offsets[z], nodes, self.displacements.first, self.displacements.step,
             self.order == 0, self.mode == "nearest", kernel_constant(self.dtype, self.cval),
+            arrays(scratch_of_nodes(result.cols, nodes.shape[-1])),
         )  # fmt: skip
 
 
@@ -161,16 +163,18 @@ class AffineFrames(Regrid):
     def inner(self, axis: int) -> Range:
         return 0, 0
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return affine_scratch(self.dtype)
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return self._of_frame(0).scratch(rows, cols, depth)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        t = int(values[0])
+        self._of_frame(int(values[0])).run(inputs, out, y0, y1, ())
+
+    def _of_frame(self, t: int) -> Affine:
         taps = np.array([1 + self.order if n > 1 else 1 for n in self.of])
         how = self.matrices[t], self.offsets[t], taps, self.mode, self.cval
-        Affine(self.name, self.dtype, self.of, self.grid, *how).run(inputs, out, y0, y1, ())
+        return Affine(self.name, self.dtype, self.of, self.grid, *how)
 
 
 @dataclass(frozen=True, eq=False)

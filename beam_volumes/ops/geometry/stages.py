@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from beam_volumes.kernels.geometry import downsample as windows
 from beam_volumes.kernels.geometry import resample as kernels
 from beam_volumes.kernels.geometry import splines
 from beam_volumes.kernels.geometry.resample import MODES
+from beam_volumes.kernels.scratch import Scratch
 from beam_volumes.ops.parameters.building import kernel_constant
 from beam_volumes.sweep.stage import Block, KernelStage, Regrid, digest
 
@@ -135,11 +135,13 @@ class Between(Along):
         return first, max(first, min(math.floor(hi), count))
 
     def taps(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        index, weight = (np.empty((stop - start, self.count), d) for d in (np.int64, np.float64))
+        at, more = (start, self.shift, self.scale, self.half), (MODES[self.mode], index, weight)
         if self.order > 1:
-            at = self.shift, self.scale, self.half, self.lead, self.n
-            return splines.spline_taps_along(start, stop, *at, self.order, MODES[self.mode])
-        how = self.shift, self.scale, self.half, self.n, self.count, MODES[self.mode]
-        return kernels.taps_along(start, stop, *how)
+            splines.spline_taps_along(*at, self.lead, self.n, *more)
+        else:
+            kernels.taps_along(*at, self.n, *more)
+        return index, weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,21 +192,30 @@ class Axes(KernelStage, Regrid):
             type(self).__name__, self.name, self.dtype, self.of, self.grid, along, repr(self.cval)
         )
 
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        if not self.weighted:
+            return ()
+        needed = min(self.of[2], math.ceil(cols * self.along[2].spacing) + 16)
+        return self.kernel.scratch(rows, cols, depth, self.dtype, needed)
+
     def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        maximum = max(a.count for a in self.along)
-        # A row of the result, or for splines of the input.
-        wide = max(cols, min(self.of[2], math.ceil(cols * self.along[2].spacing) + 16))
-        return (8 + 48 * maximum) * (rows + cols + depth) + 8 * wide
+        # `arguments` has indices and weights, and numpy's temporaries for those of one axis.
+        temporary = 40 * max(rows, cols, depth)
+        return (
+            super().scratch_bytes(rows, cols, depth)
+            + self.device_scratch(rows, cols, depth)
+            + temporary
+        )
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         # The indices and weights.
         return 16 * sum(a.count * n for a, n in zip(self.along, (depth, rows, cols), strict=True))
 
     @property
-    def kernel(self) -> Callable[..., None]:
+    def kernel(self) -> Any:
         if self.is_spline:
-            return splines.interpolate_spline  # type: ignore[no-any-return]
-        return kernels.interpolate if self.weighted else kernels.gather  # type: ignore[no-any-return]
+            return splines.interpolate_spline
+        return kernels.interpolate if self.weighted else kernels.gather
 
     def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -212,20 +223,13 @@ class Axes(KernelStage, Regrid):
         block, (z, y, x) = inputs[0], out.start
         ranges = (z, z + out.depth), (y + y0, y + y1), (x, x + out.cols)
         (iz, wz), (iy, wy), (ix, wx) = (a.taps(*r) for a, r in zip(self.along, ranges, strict=True))
-        iz, iy, ix = (
-            np.where(i < 0, i, i - first)
-            for i, first in zip((iz, iy, ix), block.start, strict=True)
-        )
+        for i, first in zip((iz, iy, ix), block.start, strict=True):
+            np.subtract(i, first, out=i, where=i >= 0)
         where = block, out, y0, y1, out.cols
         if self.weighted:
             return *where, iz, wz, iy, wy, ix, wx, kernel_constant(self.dtype, self.cval)
         iz, iy, ix = (np.ascontiguousarray(i[:, 0]) for i in (iz, iy, ix))
         return *where, iz, iy, ix, self.dtype.type(self.cval)
-
-
-def affine_scratch(dtype: np.dtype) -> int:
-    """The scratch bytes of `Affine`, which computes some voxels at a time."""
-    return (96 + 4 * dtype.itemsize) * kernels.BLOCK
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +246,8 @@ class Affine(KernelStage, Regrid):
     cval: float
 
     @property
-    def kernel(self) -> Callable[..., None]:
-        return splines.affine_spline if self.taps.max() > 2 else kernels.affine  # type: ignore[no-any-return]
+    def kernel(self) -> Any:
+        return splines.affine_spline if self.taps.max() > 2 else kernels.affine
 
     def reach(self, axis: int) -> float:
         """The extent of positions along an axis of the input for one position along this axis."""
@@ -304,8 +308,8 @@ class Affine(KernelStage, Regrid):
         base, each = (2.0, 1.2) if self.taps.max() > 2 else (1.0, 0.3)
         return base + each * math.prod(self.taps.tolist())
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return affine_scratch(self.dtype)
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return self.kernel.scratch(rows, cols, depth, self.dtype, None, self.of)
 
     def token(self) -> str:
         how = self.matrix, self.offset, self.taps, self.mode, repr(self.cval)
@@ -351,12 +355,15 @@ class Downsample(KernelStage, Regrid):
         each = {"mean": 0.7, "min": 0.7, "max": 0.7}.get(self.method, 4.0)
         return 1.0 + each * self.window
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 16 * cols if self.method == "mean" else 2 * self.window * self.dtype.itemsize
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        factors = np.minimum(self.factors, self.of)
+        return self.kernel.scratch(
+            rows, cols, depth, self.dtype, *self.of[1:], factors, self.method
+        )
 
     @property
-    def kernel(self) -> Callable[..., None]:
-        return windows.mean if self.method == "mean" else windows.pick  # type: ignore[no-any-return]
+    def kernel(self) -> Any:
+        return windows.mean if self.method == "mean" else windows.pick
 
     def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]

@@ -18,6 +18,8 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.geometry.fields import at_field
 from beam_volumes.kernels.geometry.resample import MODES
+from beam_volumes.kernels.geometry.splines import scratch_around
+from beam_volumes.kernels.scratch import Scratch, arrays
 from beam_volumes.ops.filters.splines import MAX_ORDER
 from beam_volumes.ops.geometry.rearrange import pad
 from beam_volumes.ops.geometry.resampling import of_order
@@ -68,8 +70,8 @@ class AtField(Stage):
     def cost(self) -> float:
         return 20.0 + 1.2 * math.prod(self.taps.tolist())
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 8 * (depth + 2 * math.ceil(self.reach[0]) + 64)
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return scratch_around(depth + sum(self.halos[0][0]))
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -81,7 +83,7 @@ class AtField(Stage):
         at_field(
             source, fields, out.as_rows, y0, y1, out.cols, inputs[0].start, self.shape, out.start,
             self.lead, self.extent, self.moved, self.relative, self.reach, self.taps, MODES[self.mode],
-            kernel_constant(self.dtype, self.cval), wrong,
+            kernel_constant(self.dtype, self.cval), wrong, arrays(self.scratch(y1 - y0, out.cols, out.depth)),
         )  # fmt: skip
         if wrong[0]:
             at = ", ".join(str(int(n)) for n, m in zip(wrong[1:4], self.moved, strict=True) if m)

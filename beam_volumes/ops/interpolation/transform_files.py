@@ -15,6 +15,7 @@ from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.geometry.fields import thin_plates
+from beam_volumes.kernels.scratch import Scratch
 from beam_volumes.ops.geometry.frames import WHOLE, Frame, frames, reversed_axes, voxels_of
 from beam_volumes.ops.geometry.rearrange import refuse_empty
 from beam_volumes.ops.geometry.registration.images import MODELS
@@ -29,7 +30,7 @@ from beam_volumes.storage.inputs.transform_files import (
     is_invertible,
     read_transform,
 )
-from beam_volumes.sweep.stage import Block, Regrid
+from beam_volumes.sweep.stage import Block, KernelStage, Regrid
 
 _SPLINE = "thin_plate_spline"
 #: The error of interpolated landmarks relative to their extent, above which they are degenerate.
@@ -41,7 +42,7 @@ _AROUND = 3
 
 
 @dataclass(frozen=True, eq=False)
-class ThinPlates(Regrid):
+class ThinPlates(KernelStage, Regrid):
     """A sum of thin-plate splines, without input; see `beam_volumes.kernels.geometry.fields.thin_plates`."""
 
     matrix: np.ndarray
@@ -49,7 +50,7 @@ class ThinPlates(Regrid):
     points: np.ndarray
     weights: np.ndarray
 
-    compiled = True
+    kernel = staticmethod(thin_plates)
 
     @property
     def cost(self) -> float:
@@ -58,16 +59,14 @@ class ThinPlates(Regrid):
     def needs(self, axis: int, wanted: Ranges) -> Range:
         return 0, 0
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 24 * cols
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return thin_plates.scratch(rows, cols, depth, self.dtype)
 
-    def run(
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
-        thin_plates(
-            out.as_rows, y0, y1, out.cols, out.start, self.matrix, self.offset, self.points,
-            self.weights,
-        )  # fmt: skip
+    ) -> tuple[Any, ...]:
+        where = out.start, self.matrix, self.offset
+        return out, y0, y1, out.cols, *where, self.points, self.weights
 
 
 @documented

@@ -6,17 +6,18 @@ from beam_volumes.kernels.jit import kernel
 
 #: Samples that descend a tree at the same time.
 BLOCK = 256
+#: The scratch of `votes`: nodes of samples, and the samples that are not in a leaf.
+SCRATCH = (((BLOCK,), np.uint32),) * 2
 
 
 @kernel
-def votes(samples, sums, feature, threshold, left, leaf, roots, values):
+def votes(samples, sums, feature, threshold, left, leaf, roots, values, scratch):
     """Add the values of each sample's leaf in each tree to ``sums``, tree by tree."""
     # ``samples`` are float32 (n, features), ``sums`` float64 (n, classes). At a node, a sample goes on to
     # ``left``, or to the next node if its ``feature`` is above the ``threshold``, float32. A leaf is its own
     # ``left``, with an infinite threshold; ``leaf`` is its row of ``values``, float64. ``roots`` are the
     # first nodes of trees. Indices are uint32: signed ones take twice as long.
-    nodes = np.empty(BLOCK, np.uint32)
-    active = np.empty(BLOCK, np.uint32)  # samples that are not in a leaf
+    nodes, active = scratch
     none, one = np.uint32(0), np.uint32(1)
     for first in range(0, samples.shape[0], BLOCK):
         block = samples[first : first + BLOCK]

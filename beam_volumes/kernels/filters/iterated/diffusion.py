@@ -6,9 +6,7 @@ from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.elementary.exp_log import exp_value
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import has_nan
-
-#: Rows of float64 that `diffuse` allocates, each two voxels longer than the result.
-SCRATCH_ROWS = 11
+from beam_volumes.kernels.scratch import needs
 
 #: Added to squared gradients, so that normals are defined.
 _MIN_NORM = 1e-10
@@ -17,11 +15,11 @@ _MIN_NORM = 1e-10
 @kernel
 def squared_gradient(src, out, y0, y1, nx, scales):
     """The squared magnitude of the gradient, from central differences times ``scales`` along z, y, x."""
-    _squares(src, out, y0, y1, nx, 0.5 * scales)
+    _squares(src, out, y0, y1, nx, scales)
 
 
 @row_kernel
-def _squares(src, out, y0, y1, nx, halves):
+def _squares(src, out, y0, y1, nx, scales):
     lines, firsts, left = src
     for k in range(out.firsts.size):
         here = firsts[k + 1]
@@ -32,13 +30,13 @@ def _squares(src, out, y0, y1, nx, halves):
                 lines[here + y, left + 1 : left + 1 + nx], lines[here + y + 2, left + 1 : left + 1 + nx],
                 lines[firsts[k] + y + 1, left + 1 : left + 1 + nx],
                 lines[firsts[k + 2] + y + 1, left + 1 : left + 1 + nx],
-                halves, out.lines[out.firsts[k] + y, out.left : out.left + nx],
+                scales, out.lines[out.firsts[k] + y, out.left : out.left + nx],
             )  # fmt: skip
 
 
 @row_kernel
-def _add_squares(x0, x1, y0, y1, z0, z1, halves, out):
-    hz, hy, hx = halves
+def _add_squares(x0, x1, y0, y1, z0, z1, scales, out):
+    hz, hy, hx = 0.5 * scales[0], 0.5 * scales[1], 0.5 * scales[2]
     for x in range(out.size):
         gx = (np.float64(x1[x]) - np.float64(x0[x])) * hx
         gy = (np.float64(y1[x]) - np.float64(y0[x])) * hy
@@ -48,16 +46,20 @@ def _add_squares(x0, x1, y0, y1, z0, z1, halves, out):
         one_nan(out)
 
 
+def _scratch(rows, cols, depth, dtype, *parameters):
+    return (((11, cols + 2), np.float64),)
+
+
+@needs(_scratch)
 @kernel
-def diffuse(src, out, y0, y1, nx, scales, step, limit, curvature):
+def diffuse(src, out, y0, y1, nx, scales, step, limit, curvature, scratch):
     """One step of anisotropic diffusion, computed in float64.
 
     A flow between two voxels is weighted by ``exp(squared gradient / limit)``, with a negative ``limit``.
     Differences are multiplied by ``scales`` along z, y, x. With ``curvature``, flows are of the normalized
     gradient, and their sum is the speed of level sets.
     """
-    rows = np.empty((SCRATCH_ROWS, nx + 2))
-    _steps(src, out, y0, y1, nx, scales, step, limit, curvature, rows)
+    _steps(src, out, y0, y1, nx, scales, step, limit, curvature, scratch[0])
 
 
 @row_kernel

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_volumes.kernels.elementary.exp_log import exp
-from beam_volumes.kernels.filters.classification.forest import votes
+from beam_volumes.kernels.filters.classification.forest import SCRATCH, votes
+from beam_volumes.kernels.scratch import arrays
 from beam_volumes.storage.places.errors import damaged
 from beam_volumes.storage.places.place import Place, kvstore_spec
 from beam_volumes.sweep.stage import PlainData
@@ -116,7 +117,8 @@ def shares(classifier: PixelClassifier, samples: np.ndarray) -> np.ndarray:
     c, sums = classifier, np.zeros((len(samples), len(classifier.classes)))
     if len(c.start):
         sums[:] = c.start
-    votes(samples, sums, c.feature, c.threshold, c.left, c.leaf, c.roots, c.values)
+    trees = c.feature, c.threshold, c.left, c.leaf, c.roots, c.values
+    votes(samples, sums, *trees, arrays(SCRATCH))
     if not len(c.start):
         return sums / len(c.roots)
     sums -= sums.max(axis=1, keepdims=True)

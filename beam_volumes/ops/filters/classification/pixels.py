@@ -14,7 +14,8 @@ import numpy as np
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.stages import interleaved_dtype, separated
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.kernels.filters.classification.forest import BLOCK
+from beam_volumes.kernels.filters.classification.forest import SCRATCH
+from beam_volumes.kernels.scratch import nbytes
 from beam_volumes.ops.filters.classification.forests import (
     PixelClassifier,
     is_trainable,
@@ -59,7 +60,7 @@ class Classify(Stage):
         features, classes = int(self.classifier.features), len(self.classifier.classes)
         # Features, sums and shares, their order, and whether they are NaN.
         voxel = (4 + 1) * features + 3 * 8 * classes + 24
-        return self._rows(rows, cols) * cols * voxel + 4 * BLOCK
+        return self._rows(rows, cols) * cols * voxel + nbytes(SCRATCH)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]

@@ -37,9 +37,6 @@ class SquaredGradient(Neighbourhood):
     cost = 1.0
     kernel = staticmethod(diffusion.squared_gradient)
 
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 24
-
     def parameters(self) -> tuple[Any, ...]:
         return (self.scales,)
 
@@ -69,9 +66,6 @@ class Diffusion(Neighbourhood):
     @property
     def cost(self) -> float:
         return 28.0 if self.curvature else 25.0
-
-    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        return 8 * diffusion.SCRATCH_ROWS * (cols + 2)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.scales, self.step, self.conductance, self.curvature
