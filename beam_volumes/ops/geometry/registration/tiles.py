@@ -267,16 +267,8 @@ class TilePairs:
             raise ValueError(
                 f"{name}: model={model!r} is not available; use one of {', '.join(MODELS)}"
             )
-        opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
-        if not opened:
-            raise ValueError(f"{name}: give at least one tile")
+        opened = opened_tiles(tiles, name)
         axes = opened[0].space.axes
-        for k, v in enumerate(opened):
-            if v.space.axes != axes or v.space.times:
-                raise ValueError(
-                    f"{name}: tile {k} has the axes {' '.join(v.axes)}, and tile 0 {' '.join(axes)}; all "
-                    "need the same spatial axes, and no time axis"
-                )
         matrices, given = matrices_of(positions, axes, len(opened), name, "tiles", "positions")
         if not np.array_equal(matrices, np.broadcast_to(np.eye(len(axes)), matrices.shape)):
             raise ValueError(f"{name}: positions has matrices; give the position of each tile")
@@ -377,16 +369,7 @@ class TilePairs:
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs of tiles that overlap at their given positions, or touch."""
-        low = self.given
-        high = low + [v.shape for v in self.opened]
-        order = np.argsort(low[:, 0], kind="stable")
-        result = []
-        for n, i in enumerate(order):
-            stop = np.searchsorted(low[order, 0], high[i, 0], "left")
-            others = order[n + 1 : stop]
-            near = (low[others] < high[i]).all(axis=1) & (high[others] > low[i]).all(axis=1)
-            result += [(min(i, j), max(i, j)) for j in others[near]]
-        return sorted((int(i), int(j)) for i, j in result)
+        return overlapping(self.given, self.given + [v.shape for v in self.opened])
 
     def link(self, pair: tuple[int, int]) -> Link:
         """Compare two tiles where they may overlap."""
@@ -475,6 +458,33 @@ class TilePairs:
             near.append(slice(int(max(0, s - limit)), int(min(n, s + m + limit))))
             far.append(slice(int(max(0, -s - limit)), int(min(m, n - s + limit))))
         return tuple(near), tuple(far)
+
+
+def opened_tiles(tiles: Sequence[Any], name: str) -> list[Volume]:
+    """Return tiles as volumes of one channel with the same spatial axes."""
+    opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
+    if not opened:
+        raise ValueError(f"{name}: give at least one tile")
+    axes = opened[0].space.axes
+    for k, v in enumerate(opened):
+        if v.space.axes != axes or v.space.times:
+            raise ValueError(
+                f"{name}: tile {k} has the axes {' '.join(v.axes)}, and tile 0 {' '.join(axes)}; all "
+                "need the same spatial axes, and no time axis"
+            )
+    return opened
+
+
+def overlapping(low: np.ndarray, high: np.ndarray) -> list[tuple[int, int]]:
+    """Return the pairs of boxes, (boxes, axes), that overlap or touch."""
+    order = np.argsort(low[:, 0], kind="stable")
+    result = []
+    for n, i in enumerate(order):
+        stop = np.searchsorted(low[order, 0], high[i, 0], "left")
+        others = order[n + 1 : stop]
+        near = (low[others] < high[i]).all(axis=1) & (high[others] > low[i]).all(axis=1)
+        result += [(min(i, j), max(i, j)) for j in others[near]]
+    return sorted((int(i), int(j)) for i, j in result)
 
 
 def _factors(shape: Sequence[int]) -> np.ndarray:
