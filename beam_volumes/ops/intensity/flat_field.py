@@ -314,7 +314,7 @@ class _Fit:
         return float(max(_MIN_SCALE, _CORES * core))
 
     def _unit(self, k: int) -> np.ndarray:
-        """Return the mean of measured and expected brightness, so that low estimates have no low residuals."""
+        """Return the mean of measured and expected brightness: low estimates then have large residuals."""
         measured = np.maximum(self.voxels[k] - self.dark, 0)
         return np.asarray((measured + self.flat * self.brightness[k]) / 2)
 
