@@ -5008,6 +5008,95 @@ def estimate(
     0.0
     """
 
+def estimate_flat_field(
+    tiles: Sequence[Volume],
+    *,
+    darkfield: bool = False,
+    size: int = 128,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
+    progress: bool | Callable[..., None] | None = None,
+) -> tuple[Volume, Volume]:
+    """Estimate the uneven illumination that all tiles share.
+
+    Use it for tiles with dark borders, before `fuse`: ``(tile - dark) / flat`` is even.
+
+    Parameters
+    ----------
+    tiles : sequence of Volume or numpy.ndarray
+        Tiles with one channel and the same extent along y and x, lazy or opened. Slices along z are
+        separate images. At least 5 images are needed; 20 or more are better.
+    darkfield : bool, default: False
+        Whether to estimate the signal without light as well. The tiles must differ in brightness.
+    size : int, default: 128
+        The maximum extent of the downsampled images along y and x, from 8 to 512.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are used: one mask for all tiles, or a list with a mask or
+        None for each tile. A mask has the shape of its tile, and bool or integer voxels.
+    nodata : float, optional
+        The value of voxels without data, such as 0 for black borders. They are not used.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function to call with the progress, as in
+        `compute`.
+
+    Returns
+    -------
+    flat : Volume
+        The flat field, lazy, with the axes y and x of a tile, float32 and mean 1.
+    dark : Volume
+        The dark field, likewise, in the unit of the voxels. It is 0 without ``darkfield``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or there are too few images with positive brightness. If tiles
+        differ in axes or in their extent along y and x, or have several channels or time points. If
+        ``darkfield`` is true and the brightnesses of tiles differ by less than a tenth.
+    TypeError
+        If a tile is neither a volume nor an array, or has bool or complex voxels, or if a mask has
+        floats.
+
+    See Also
+    --------
+    match_tiles : evens out the brightness of tiles.
+    n4_bias_field_correction : estimates the shading of a single volume.
+
+    Notes
+    -----
+    Each tile is read once and downsampled in a sweep. At most 512 images are kept, which are evenly
+    spaced among all images. Memory is 10 bytes for each of their voxels, at most 80 MiB by default,
+    in addition to the sweep of one tile. The fields are lazy, and interpolate linearly.
+
+    An image is the flat field times the brightness of the image, plus the dark field and sparse
+    objects, as in BaSiC. The flat field is a polynomial of degree 6. With at least 24 images, cosines
+    that are significant in groups of images are added; small marks of dust remain in part. Robust
+    weights leave objects out, at a scale that decreases from half the brightness to the noise.
+    Weights depend on relative differences only. Crowded fields need no background: it is enough that
+    objects are equally bright everywhere on average. Objects must not prefer a position in the
+    images, such as the centre.
+
+    The dark field is a polynomial of degree 2. Multiples of the flat field cannot be distinguished
+    from brightness; the dark field is the one that is not correlated with the flat field.
+
+    Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are not
+    used.
+
+    References
+    ----------
+    T. Peng et al., "A BaSiC tool for background and shading correction of optical microscopy images",
+    Nature Communications 8, 2017.
+
+    Examples
+    --------
+    >>> y, x = np.mgrid[-1:1:64j, -1:1:64j]
+    >>> vignette = 1 - 0.3 * (y**2 + x**2)
+    >>> tiles = [vignette * brightness for brightness in (90.0, 100.0, 110.0, 95.0, 120.0)]
+    >>> flat, dark = bv.estimate_flat_field(tiles)
+    >>> even = tiles[0] / np.asarray(flat)
+    >>> bool(np.ptp(even) < 0.01 * even.mean())
+    True
+    """
+
 def estimate_sigma(
     volume: Volume,
 ) -> Scalar:
@@ -9771,6 +9860,95 @@ def match_template(
     >>> found = bv.match_template(image, [[1, 2], [3, 4]])
     >>> found.shape, np.unravel_index(np.asarray(found).argmax(), found.shape)
     ((5, 6), (np.int64(2), np.int64(3)))
+    """
+
+def match_tiles(
+    tiles: Sequence[Volume],
+    transforms: Any,
+    *,
+    offset: bool = False,
+    saturation: float | None = None,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
+    progress: bool | Callable[..., None] | None = None,
+) -> ComputedTable:
+    """Find a gain for each tile, so that overlapping tiles are equally bright.
+
+    Use it if seams remain after `estimate_flat_field`, for example because the exposure changes or the
+    sample bleaches. Pass the columns to `fuse` as lists, or multiply each tile by its gain.
+
+    Parameters
+    ----------
+    tiles : sequence of Volume or numpy.ndarray
+        Tiles with one channel and the same axes. With matrices, tiles must be opened, not computed.
+    transforms : array_like, table or path
+        For each tile, the position of its first voxel, in voxels, or a matrix, as in `fuse`. The
+        table of `register_tiles` is accepted as well.
+    offset : bool, default: False
+        Whether to find an offset for each tile as well. Overlaps need dark and bright parts.
+    saturation : float, optional
+        Voxels of at least this value are not used; by default, the largest value of an integer dtype.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are used: one mask for all tiles, or a list with a mask or
+        None for each tile. A mask has the shape of its tile, and bool or integer voxels.
+    nodata : float, optional
+        The value of voxels without data, such as 0 for black borders. They are not used.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function to call with the progress, as in
+        `compute`.
+
+    Returns
+    -------
+    ComputedTable
+        A row for each tile, in order. ``tile * gain + offset`` is the corrected tile. ``links`` is the
+        number of overlaps that are used, and ``residual`` the median relative difference of blocks
+        in these overlaps after correction. The mean of gains is 1 in each group of linked tiles, and
+        the mean of offsets is 0. Tiles without links have the gain 1.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or there is not one position for each tile. If tiles differ
+        in axes, or have several channels, time points or no voxels. If a mask differs from its tile.
+    TypeError
+        If a tile is neither a volume nor an array, or has bool or complex voxels, or if a mask has
+        floats.
+
+    See Also
+    --------
+    register_tiles : finds the positions.
+    estimate_flat_field : estimates the illumination that all tiles share.
+    fuse : accepts the gains and offsets.
+
+    Notes
+    -----
+    Only overlaps are read, each once for each of its two tiles. An overlap is divided into about 512
+    blocks. Memory is 24 bytes for each block of all overlaps, in addition to a sweep of one overlap.
+    Positions are rounded to whole voxels; tiles with matrices are sampled at the nearest voxel.
+
+    The mean of a block is computed in both tiles, from voxels that are valid in both. The gains of all
+    tiles are solved together by least squares of relative differences. Weights are robust: the scale
+    of differences decreases to their noise, so blocks with objects that moved count little. A weak
+    preference for the gain 1 and the offset 0 decides what overlaps leave open.
+
+    References
+    ----------
+    S. Uyttendaele, A. Eden and R. Szeliski, "Eliminating ghosting and exposure artifacts in image
+    mosaics", Conference on Computer Vision and Pattern Recognition, 2001.
+
+    M. J. Black and A. Rangarajan, "On the unification of line processes, outlier rejection, and
+    robust statistics with applications in early vision", International Journal of Computer Vision
+    19, 1996.
+
+    Examples
+    --------
+    >>> film = np.random.default_rng(0).uniform(100, 200, (60, 100))
+    >>> left, right = film[:, :60] * 0.8, film[:, 40:] * 1.2
+    >>> table = bv.match_tiles([left, right], [(0, 0), (0, 40)])
+    >>> gains = table["gain"].to_pylist()
+    >>> [round(gain, 3) for gain in gains]
+    [1.2, 0.8]
+    >>> even = bv.fuse([left, right], [(0, 0), (0, 40)], gain=gains)
     """
 
 def max(

@@ -96,6 +96,7 @@ EAGER = {
     "profile_line",
 }
 EAGER |= {"fit_transform", "register", "register_frames", "register_slices", "register_tiles"}
+EAGER |= {"estimate_flat_field", "match_tiles"}
 EAGER |= {
     "track",
     "studio",

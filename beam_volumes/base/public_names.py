@@ -68,6 +68,7 @@ PUBLIC_NAMES = {
     "ops.geometry.joining": "concatenate",
     "ops.geometry.rearrange": "coordinates flip pad transpose",
     "ops.geometry.registration.elastic": "register_elastic",
+    "ops.geometry.registration.gains": "match_tiles",
     "ops.geometry.registration.sequences": "register_frames register_slices",
     "ops.geometry.registration.tiles": "register_tiles",
     "ops.geometry.registration.volumes": "fit_transform register",
@@ -84,6 +85,7 @@ PUBLIC_NAMES = {
     "ops.intensity.exposure": (
         "adjust_gamma adjust_log adjust_sigmoid equalize_hist match_histograms rescale_intensity"
     ),
+    "ops.intensity.flat_field": "estimate_flat_field",
     "ops.intensity.local_equalization": "equalize_adapthist",
     "ops.intensity.missing": "fill_missing",
     "ops.intensity.noise": "random_noise",

@@ -337,7 +337,7 @@ class _Equations:
             [_rows(entries, of, len(identity)) for entries, of in zip(rows, columns, strict=True)]
         ).tocsr()
         normal = (matrix.T @ matrix).tocsc()
-        found = _factorized(normal).solve(matrix.T @ np.concatenate(wanted))
+        found = factorized(normal).solve(matrix.T @ np.concatenate(wanted))
         # Row b of the solution has entries (a, b) of the matrix for all a.
         found = found.reshape(count, ndim + 1, ndim)[:, :ndim].transpose(0, 2, 1) / scale
         # All matrices together are smaller than the identity, since this makes residuals smaller.
@@ -373,7 +373,7 @@ class _Equations:
         else:
             anchor = sparse.coo_matrix((np.ones(len(anchors)), (anchors, anchors)), normal.shape)
             sums[anchors] += self.given[anchors]
-            places = _factorized((normal + anchor).tocsc()).solve(sums)
+            places = factorized((normal + anchor).tocsc()).solve(sums)
         if k is not None:
             return places + (self.given[k] - places[k])
         means = [np.bincount(groups, e) / np.bincount(groups) for e in (self.given - places).T]
@@ -396,7 +396,7 @@ def _rows(entries: np.ndarray, columns: np.ndarray, unknowns: int) -> sparse.csr
     return sparse.csr_matrix((entries.ravel(), columns.ravel(), starts), (len(entries), unknowns))
 
 
-def _factorized(normal: sparse.csc_matrix) -> SuperLU:
+def factorized(normal: sparse.csc_matrix) -> SuperLU:
     """Return the factors of a symmetric positive definite matrix."""
     return splu(
         normal,

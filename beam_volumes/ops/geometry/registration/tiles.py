@@ -331,16 +331,8 @@ class TilePairs:
             raise ValueError(
                 f"{name}: model={model!r} is not available; use one of {', '.join(MODELS)}"
             )
-        opened = [refuse_empty(tile, name) for tile in of_channel(tiles, channel, name)]
-        if not opened:
-            raise ValueError(f"{name}: give at least one tile")
+        opened = opened_tiles(of_channel(tiles, channel, name), name)
         axes = opened[0].space.axes
-        for k, v in enumerate(opened):
-            if v.space.axes != axes or v.space.times:
-                raise ValueError(
-                    f"{name}: tile {k} has the axes {' '.join(v.axes)}, and tile 0 {' '.join(axes)}; all "
-                    "need the same spatial axes, and no time axis"
-                )
         matrices, given = matrices_of(positions, axes, len(opened), name, "tiles", "positions")
         visible = opened[0].space.visible
         allowed = par.per_axis(max_shift, visible, 0.0, "max_shift", name)
@@ -454,14 +446,7 @@ class TilePairs:
             low = low + np.einsum("tab,tb->ta", self.linear, (shapes - 1) / 2)
             reach = np.einsum("tab,tb->ta", abs(self.linear), shapes / 2)
             low, high = low - reach, low + reach
-        order = np.argsort(low[:, 0], kind="stable")
-        result = []
-        for n, i in enumerate(order):
-            stop = np.searchsorted(low[order, 0], high[i, 0], "left")
-            others = order[n + 1 : stop]
-            near = (low[others] < high[i]).all(axis=1) & (high[others] > low[i]).all(axis=1)
-            result += [(min(i, j), max(i, j)) for j in others[near]]
-        pairs = sorted((int(i), int(j)) for i, j in result)
+        pairs = overlapping(low, high)
         return [p for p in pairs if self._overlap(*p)] if self._has_matrices else pairs
 
     @cached_property
@@ -633,6 +618,33 @@ class TilePairs:
             near.append(slice(int(max(0, s - limit)), int(min(n, s + m + limit))))
             far.append(slice(int(max(0, -s - limit)), int(min(m, n - s + limit))))
         return tuple(near), tuple(far)
+
+
+def opened_tiles(tiles: Sequence[Any], name: str) -> list[Volume]:
+    """Return tiles as volumes of one channel with the same spatial axes."""
+    opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
+    if not opened:
+        raise ValueError(f"{name}: give at least one tile")
+    axes = opened[0].space.axes
+    for k, v in enumerate(opened):
+        if v.space.axes != axes or v.space.times:
+            raise ValueError(
+                f"{name}: tile {k} has the axes {' '.join(v.axes)}, and tile 0 {' '.join(axes)}; all "
+                "need the same spatial axes, and no time axis"
+            )
+    return opened
+
+
+def overlapping(low: np.ndarray, high: np.ndarray) -> list[tuple[int, int]]:
+    """Return the pairs of boxes, (boxes, axes), that overlap or touch."""
+    order = np.argsort(low[:, 0], kind="stable")
+    result = []
+    for n, i in enumerate(order):
+        stop = np.searchsorted(low[order, 0], high[i, 0], "left")
+        others = order[n + 1 : stop]
+        near = (low[others] < high[i]).all(axis=1) & (high[others] > low[i]).all(axis=1)
+        result += [(min(i, j), max(i, j)) for j in others[near]]
+    return sorted((int(i), int(j)) for i, j in result)
 
 
 def _factors(shape: Sequence[int]) -> np.ndarray:
