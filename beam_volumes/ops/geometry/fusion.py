@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from beam_volumes.base.space import Space
-from beam_volumes.graph.nodes import Node, SourceNode
+from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.spaces import shared_size
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
+from beam_volumes.ops.geometry.computed_tiles import tile_source
 from beam_volumes.ops.geometry.rearrange import check_indexable, refuse_empty
 from beam_volumes.ops.geometry.transforms import matrices_of
 from beam_volumes.ops.geometry.validity import masks_of, nodata_of
@@ -180,16 +181,16 @@ def fuse(
         "masks": _sources_of(masks),
         "nodata": nodata_of(nodata, first.dtype, "fuse"),
     }
-    nodes = tuple(
-        SourceNode.of(
-            fused(
-                [_source(v, c, which, k) for k, v in enumerate(opened)],
-                which,
-                **made,
-            )
-        )
+    arrays = dict[str, Source]()
+    named = [f"fuse: tile {k}" for k in np.unique(which, return_index=True)[1].tolist()]
+    parts = [
+        [
+            tile_source(v.nodes[c], v.space, name, arrays)
+            for v, name in zip(opened, named, strict=True)
+        ]
         for c in range(len(first.nodes))
-    )
+    ]
+    nodes = tuple(SourceNode.of(fused(some, which, **made)) for some in parts)
     return Volume(nodes, grid.space(start))
 
 
@@ -264,28 +265,12 @@ def _check_dtype(dtype: np.dtype, order: int, blending: str) -> None:
         )
 
 
-def _source(tile: Volume, channel: int, which: np.ndarray, k: int) -> Any:
-    node: Node = tile.nodes[channel]
-    if not isinstance(node, SourceNode):
-        raise ValueError(
-            f"fuse: tile {int(np.argmax(which == k))} is computed ({node.name}), and tiles are read "
-            "from storage; write it first, or apply the operation to the fused volume"
-        )
-    return node.source
-
-
 def _sources_of(masks: Sequence[Volume | None]) -> list[Source | None]:
     """Return the source of each mask; masks that are equal objects have one source."""
     found = dict[int, Source]()
     for k, mask in enumerate(masks):
-        if mask is None or id(mask) in found:
-            continue
-        if not isinstance(mask.node, SourceNode):
-            raise ValueError(
-                f"fuse: the mask of tile {k} is computed ({mask.node.name}), and masks are read from "
-                "storage; write it first"
-            )
-        found[id(mask)] = mask.node.source
+        if mask is not None and id(mask) not in found:
+            found[id(mask)] = tile_source(mask.node, mask.space, f"fuse: the mask of tile {k}", {})
     return [None if mask is None else found[id(mask)] for mask in masks]
 
 

@@ -321,6 +321,28 @@ class Source:
         read_into(self.open(), box, out).result()
         return out
 
+    def read_here(self, box: Box) -> np.ndarray:
+        """Read a box in this thread, which may be filling a chunk for TensorStore; may be a view."""
+        array = self.array
+        if array is not None:
+            return array[box.slices]
+        compute = getattr(self.reader, "compute", None)
+        if compute is not None:
+            return compute(box.translate(self.offset))  # type: ignore[no-any-return]
+        return self.open()[box.slices].read().result()  # type: ignore[no-any-return]
+
+    def bytes_to_read(self, shape: Triple) -> int:
+        """Return the maximal bytes for `read_here` of a box with at most this shape, without its voxels."""
+        working_bytes = getattr(self.reader, "working_bytes", None)
+        if working_bytes is not None:
+            return working_bytes(shape)  # type: ignore[no-any-return]
+        return max(self.decode_bytes, 2 * self.chunk_bytes)
+
+    @property
+    def kernels(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        """The kernels that reading it compiles: operations with dtypes."""
+        return getattr(self.reader, "kernels", frozenset())
+
     def token(self) -> str:
         """Return a unique digest that is the same in every process."""
         return digest(
@@ -379,6 +401,10 @@ class ForwardingReader(TokenOfFields):
     @property
     def remark(self) -> str:
         return getattr(self.inner, "remark", "")
+
+    @property
+    def kernels(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        return getattr(self.inner, "kernels", frozenset())
 
     @property
     def lost(self) -> Mapping[str, str]:

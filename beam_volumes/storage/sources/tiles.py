@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.base.geometry import Triple
+from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.base.space import Space
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.geometry.fusion import BLENDINGS, blend, tile_boxes, voxels_of_cells
@@ -44,9 +44,15 @@ class TilesReader(TokenOfFields):
     fill: float
     cell: Triple  #: The shape that is read and blended at a time
 
+    _margin = 0  #: Voxels around a box of a tile that are read as well.
+
     @cached_property
     def portable(self) -> bool:
         return all(part.portable for part in self._sources)
+
+    @cached_property
+    def kernels(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        return frozenset[tuple[str, tuple[str, ...]]]().union(*(p.kernels for p in self._sources))
 
     @cached_property
     def remote(self) -> bool:
@@ -59,9 +65,28 @@ class TilesReader(TokenOfFields):
     @cached_property
     def decode_bytes(self) -> int:
         """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
-        inner = max(max(part.decode_bytes, 2 * part.chunk_bytes) for part in self._sources)
         voxels = self._voxels_of_cells[0] + math.prod(self.cell)
-        return voxels * self._itemsize + inner
+        return voxels * self._itemsize + self._bytes_at_a_time
+
+    @property
+    def _bytes_at_a_time(self) -> int:
+        """The bytes for reading the box of one tile."""
+        return self._bytes_to_read(self.parts, self.which)
+
+    def _bytes_to_read(self, sources: Sequence[Source], which: np.ndarray) -> int:
+        """The maximal bytes for reading a box of a source; ``which`` has the source of each tile, or -1."""
+        boxes = np.zeros((len(sources) + 1, 3), np.int64)
+        np.maximum.at(boxes, which, self._boxes)
+        return max(
+            source.bytes_to_read((int(z), int(y), int(x)))
+            for source, (z, y, x) in zip(sources, boxes, strict=False)
+        )
+
+    @cached_property
+    def _boxes(self) -> np.ndarray:
+        """The largest box of each tile that a cell reads, (tiles, 3)."""
+        boxes = np.ceil(np.einsum("tab,b->ta", abs(self.inverse), self.cell)) + 3 + 2 * self._margin
+        return np.minimum(boxes, self._extent).astype(np.int64)
 
     @cached_property
     def times_read(self) -> float:
@@ -71,9 +96,8 @@ class TilesReader(TokenOfFields):
 
     @property
     def remark(self) -> str:
-        return (
-            f"{len(self.which)} tiles; their chunks are read {self.times_read:.2g} times on average"
-        )
+        how = next((f"; {part.remark}" for part in self.parts if part.remark), "")
+        return f"{len(self.which)} tiles; their chunks are read {self.times_read:.2g} times on average{how}"
 
     @property
     def _sources(self) -> tuple[Source, ...]:
@@ -195,6 +219,8 @@ class ValidTilesReader(TilesReader):
     which_mask: np.ndarray  #: (tiles,); the number of each tile's mask, or -1
     nodata: Any  #: The value of voxels that are not valid, of the dtype of the tiles; or None
 
+    _margin = FADE
+
     @property
     def _sources(self) -> tuple[Source, ...]:
         return (*self.parts, *self.masks)
@@ -202,10 +228,14 @@ class ValidTilesReader(TilesReader):
     @cached_property
     def decode_bytes(self) -> int:
         """Also the distances of all voxels, and the voxels and the mask of a tile with a margin."""
-        extent = np.ceil(np.einsum("tab,b->ta", abs(self.inverse), self.cell)) + 3 + 2 * FADE
-        margin = int(np.minimum(extent, self._extent).prod(axis=1).max())
+        margin = int(self._boxes.prod(axis=1).max())
         own = max(source.dtype.itemsize for source in self._sources)
-        return int(super().decode_bytes + self._voxels_of_cells[0] + margin * (2 * own + 3))
+        return super().decode_bytes + self._voxels_of_cells[0] + margin * (2 * own + 3)
+
+    @property
+    def _bytes_at_a_time(self) -> int:
+        masks = self._bytes_to_read(self.masks, self.which_mask) if self.masks else 0
+        return max(super()._bytes_at_a_time, masks)
 
     @property
     def remark(self) -> str:
@@ -249,11 +279,8 @@ class ValidTilesReader(TilesReader):
 
 def _voxels(source: Source, box: np.ndarray) -> np.ndarray:
     """Read a box, (3, 2)."""
-    slices = tuple(slice(int(a), int(b)) for a, b in box)
-    array = source.array
-    if array is not None:
-        return array[slices]
-    return source.open()[slices].read().result()  # type: ignore[no-any-return]
+    (z0, z1), (y0, y1), (x0, x1) = box.tolist()
+    return source.read_here(Box((z0, y0, x0), (z1, y1, x1)))
 
 
 def different(matrices: np.ndarray) -> np.ndarray:
