@@ -2,11 +2,14 @@
 
 import pickle
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import beam_volumes as bv
+from beam_volumes.cli.main import main
 from beam_volumes.drive.compute import plan_run
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.sources import tiles as sources
@@ -156,6 +159,42 @@ def test_a_pipeline_and_a_run_that_is_resumed(opened, tmp_path):
     there = opened[0].node.source.name
     with pytest.raises(ValueError, match="shares bytes with the input fusion of 4 tiles"):
         bv.compute(fused.to(there), runner=None, overwrite=True)
+
+
+def test_a_large_array_in_a_tile_is_named_where_workers_cannot_read_it(opened):
+    wide = bv.open(np.zeros((13, 300, 300), "f4"))
+    dark = np.ones(wide.shape, "f4")
+    with pytest.raises(ValueError, match=r"^a numpy array of shape \(13, 300, 300\) is in the mem"):
+        bv.compute(
+            bv.fuse([opened[0], (wide - dark).astype("u2")], PLACES[:2]), runner="DirectRunner"
+        )
+
+
+def test_a_recipe_corrects_and_fuses(opened, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("flat.npy", FLAT)
+    names = {f"t{k}": t.node.source.name for k, t in enumerate(opened)}
+    tiles = [f"c{k}" for k in range(4)]
+    recipe = {
+        "inputs": names | {"flat": "flat.npy"},
+        "steps": {
+            **{f"c{k}": {"op": "divide", "inputs": [f"t{k}", "flat"]} for k in range(4)},
+            "all": {"op": "fuse", "inputs": tiles, "transforms": PLACES.tolist()},
+        },
+        "output": "fused.zarr",
+    }
+    Path("r.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
+    assert main(["run", "r.yaml"]) == 0
+    wanted = np.asarray(bv.fuse([t / FLAT for t in opened], PLACES))
+    np.testing.assert_array_equal(np.asarray(bv.open("fused.zarr")), wanted)
+
+
+def test_computed_tiles_are_registered(opened):
+    tiles = [t / FLAT for t in opened[:2]]
+    places = [(0, 0, 0), (0, 0, 30)]
+    with pytest.warns(UserWarning, match="no link"):  # of noise
+        table, _ = bv.register_tiles(tiles, places, max_shift=2, progress=False)
+    assert np.asarray(table["x"]).tolist() == [0, 30]
 
 
 def test_only_what_is_needed_is_read(opened, monkeypatch):

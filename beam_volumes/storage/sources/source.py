@@ -143,6 +143,14 @@ class Source:
         return self.reader.portable
 
     @property
+    def in_this_process(self) -> Source | None:
+        """The source that prevents this one from being `portable`: itself, or one that it reads."""
+        if self.portable:
+            return None
+        parts = getattr(self.reader, "sources", ())
+        return next((s.in_this_process for s in parts if not s.portable), self)
+
+    @property
     def stored(self) -> Source:
         """The source that this is a view of, or itself."""
         return self.reader.source.stored if isinstance(self.reader, ViewReader) else self
@@ -336,7 +344,7 @@ class Source:
         working_bytes = getattr(self.reader, "working_bytes", None)
         if working_bytes is not None:
             return working_bytes(shape)  # type: ignore[no-any-return]
-        return max(self.decode_bytes, 2 * self.chunk_bytes)
+        return 2 * max(self.decode_bytes, 2 * self.chunk_bytes)  # encoded, and decoded
 
     @property
     def kernels(self) -> frozenset[tuple[str, tuple[str, ...]]]:

@@ -48,25 +48,26 @@ class TilesReader(TokenOfFields):
 
     @cached_property
     def portable(self) -> bool:
-        return all(part.portable for part in self._sources)
+        return all(part.portable for part in self.sources)
 
     @cached_property
     def kernels(self) -> frozenset[tuple[str, tuple[str, ...]]]:
-        return frozenset[tuple[str, tuple[str, ...]]]().union(*(p.kernels for p in self._sources))
+        return frozenset[tuple[str, tuple[str, ...]]]().union(*(p.kernels for p in self.sources))
 
     @cached_property
     def remote(self) -> bool:
-        return any(part.reader.remote for part in self._sources)
+        return any(part.reader.remote for part in self.sources)
 
     @cached_property
     def extents(self) -> tuple[Extent, ...]:
-        return tuple(extent for part in self._sources for extent in part.reader.extents)
+        return tuple(extent for part in self.sources for extent in part.reader.extents)
 
     @cached_property
     def decode_bytes(self) -> int:
         """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
         voxels = self._voxels_of_cells[0] + math.prod(self.cell)
-        return voxels * self._itemsize + self._bytes_at_a_time
+        # Plans count the result twice, as measured with decoders; what is computed takes no more.
+        return voxels * self._itemsize + self._bytes_at_a_time // 2
 
     @property
     def _bytes_at_a_time(self) -> int:
@@ -100,7 +101,7 @@ class TilesReader(TokenOfFields):
         return f"{len(self.which)} tiles; their chunks are read {self.times_read:.2g} times on average{how}"
 
     @property
-    def _sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[Source, ...]:
         """Everything that is read."""
         return self.parts
 
@@ -222,15 +223,16 @@ class ValidTilesReader(TilesReader):
     _margin = FADE
 
     @property
-    def _sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[Source, ...]:
         return (*self.parts, *self.masks)
 
     @cached_property
     def decode_bytes(self) -> int:
         """Also the distances of all voxels, and the voxels and the mask of a tile with a margin."""
         margin = int(self._boxes.prod(axis=1).max())
-        own = max(source.dtype.itemsize for source in self._sources)
-        return super().decode_bytes + self._voxels_of_cells[0] + margin * (2 * own + 3)
+        read = self.masks if self.nodata is None else self.sources
+        own = max(source.dtype.itemsize for source in read)
+        return super().decode_bytes + self._voxels_of_cells[0] + margin * (own + 3)
 
     @property
     def _bytes_at_a_time(self) -> int:
@@ -328,7 +330,7 @@ def fused(
         chunk=cell,
         space=space,
         reader=reader,
-        encoded=any(source.encoded for source in reader._sources),
+        encoded=any(source.encoded for source in reader.sources),
     )
 
 
