@@ -120,6 +120,16 @@ def test_bool_tiles_planes_channels_and_tiles_that_do_not_overlap(opened, tmp_pa
     np.testing.assert_array_equal(np.asarray(one), difference)
 
 
+def test_positions_of_tiles_do_not_matter_to_arrays(opened):
+    for k, size in enumerate((None, (2, 1, 1))):
+        placed = opened[0].with_space(voxel_size=size, unit=size and "um", origin=(5, 32, 32 * k))
+        for array in (DARK, DARK[:1], DARK[0], DARK[None], bv.open(DARK)):
+            corrected = placed - array
+            assert corrected.origin == placed.origin
+            assert corrected.voxel_size == placed.voxel_size
+        assert bv.fuse([corrected], None if size else [placed.origin]).origin == placed.origin
+
+
 def test_fused_tiles_and_turned_tiles_are_tiles(opened, tmp_path):
     rows = [bv.fuse(opened[k : k + 2], PLACES[:2]) / np.float32(2) for k in (0, 2)]
     places = [(0, 0, 0), (0, 20, 0)]

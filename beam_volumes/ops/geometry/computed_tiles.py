@@ -22,7 +22,7 @@ from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.resources import aligned
 from beam_volumes.sweep.schedule import OVERLAPS, maxima, schedule
 
-#: Voxels of a window: those of all steps fit a cache.
+#: Voxels of a window. The slices of all steps in it fit a cache.
 _WINDOW_VOXELS = 1 << 18
 _NO_BOX = BoxSink(np.empty((0, 0, 0)))
 #: Phases relative to chunks that are tried for the largest rings.

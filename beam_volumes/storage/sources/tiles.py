@@ -66,7 +66,7 @@ class TilesReader(TokenOfFields):
     def decode_bytes(self) -> int:
         """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
         voxels = self._voxels_of_cells[0] + math.prod(self.cell)
-        # Plans count the result twice, as measured with decoders; what is computed takes no more.
+        # Plans count the result twice, as measured for decoders. Computed tiles do not need twice as much.
         return voxels * self._itemsize + self._bytes_at_a_time // 2
 
     @property
