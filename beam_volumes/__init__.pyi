@@ -6621,6 +6621,10 @@ def fuse(
         voxel beyond the centres of its outer voxels. Channels and time points are fused one by one.
         Tiles with a different voxel size from the first need matrices that scale them, or
         ``physical=True``.
+        Tiles with the same dtype, axes and channels. They are opened, or computed from opened
+        volumes, such as ``(tile - dark) / flat``. A tile extends half a voxel beyond the centres of
+        its outer voxels. Tiles with channels are fused channel by channel. Tiles with a different
+        voxel size from the first need matrices that scale them, or ``physical=True``.
     transforms : array_like, table, path or None
         For each tile, the position of its first voxel, or a matrix that maps its indices to
         positions. A matrix is square, or homogeneous with the position in its last column.
@@ -6672,7 +6676,7 @@ def fuse(
     mask : Volume, numpy.ndarray or sequence of these, optional
         Only voxels with a nonzero mask are used: one mask for all tiles, or a list with a mask or
         None for each tile. A mask has the shape of its tile, one channel, and bool or integer
-        voxels. Masks are opened volumes, like tiles.
+        voxels. Masks may be computed, like tiles.
     nodata : float, optional
         The value of voxels without data in the tiles, such as 0 for black borders. They are not
         used.
@@ -6688,6 +6692,10 @@ def fuse(
         If a parameter is out of range, the tiles differ in axes, channels, time points or voxel
         size, or a tile is computed instead of opened. If a mask differs from its tile in shape,
         axes or voxel size, or the number of masks is wrong.
+        If a parameter is out of range, or the tiles differ in axes, channels or voxel size. If a
+        computed tile needs all of its voxels at once, such as ``tile - tile.mean()``, labels, or a
+        network. If a mask differs from its tile in shape, axes or voxel size, or the number of
+        masks is wrong.
     TypeError
         If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
         different dtypes, or are bool and would be interpolated or averaged. If a mask has floats.
@@ -6711,6 +6719,9 @@ def fuse(
 
     All time points have one shape, which covers the tiles of all of them. A mask is used for all
     channels and time points of its tile.
+    Each block computes the parts of computed tiles that it needs, with their halos, in one thread.
+    The voxels are the same as of tiles that were written first. Filters with large halos are
+    computed repeatedly near the borders of blocks, so it is faster to write such tiles first.
 
     With ``mask`` or ``nodata``, a tile covers a position if its nearest voxel is valid. Values are
     interpolated between valid voxels only. Weights of ``"linear"`` and ``"cosine"`` also decrease
@@ -6733,6 +6744,12 @@ def fuse(
     >>> fused = bv.fuse([left, right], [(0, 0), (0, 3)])
     >>> np.asarray(fused)[0]
     array([10, 10, 10, 20, 30, 40, 40, 40], dtype=uint8)
+
+    Tiles are corrected as they are fused:
+
+    >>> flat = np.array([1, 1, 1, 2, 2], "f4")
+    >>> np.asarray(bv.fuse([bv.open(t) / flat for t in (left, right)], [(0, 0), (0, 5)]))[0]
+    array([10., 10., 10.,  5.,  5., 40., 40., 40., 20., 20.], dtype=float32)
     """
 
 def gabor(

@@ -184,7 +184,8 @@ def _repeated(
     if v.grid_shape == grid and v.space.axes == axes:
         return v
     space = v.space
-    for axis, name in enumerate(AXES):
+    # An array without a position has none when it is repeated, either: it fits any tile of a stage.
+    for axis, name in enumerate(AXES) if space.knows_origin else ():
         if v.grid_shape[axis] != grid[axis] or (name in axes and name not in space.axes):
             full = next(
                 w for w in among if w.grid_shape[axis] == grid[axis] and name in w.space.axes

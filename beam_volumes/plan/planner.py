@@ -20,6 +20,7 @@ from beam_volumes.graph.nodes import (
     BarrierValue,
     FoldValue,
     Node,
+    SourceNode,
     StageNode,
     Value,
     values_below,
@@ -471,6 +472,8 @@ def _kernels(
             compiled.add((type(node.stage).__name__, dtypes))
         elif isinstance(node, AcrossNode):
             compiled.add((type(node.completion).__name__, (node.inputs[0].dtype.str,)))
+        elif isinstance(node, SourceNode):
+            compiled |= node.source.kernels
     for fold in levels.folds.values():
         dtypes = tuple(n.dtype.str for n in (fold.fed[0].voxels, *fold.fed[0].others))
         compiled.add((type(fold.reduction).__name__, dtypes))

@@ -83,10 +83,11 @@ def check_portable(planned: Plan, journal: Any = None) -> None:
         )
     for p in planned.swept:
         for step in p.program.steps:
-            if step.source is not None and not step.source.portable:
+            source = None if step.source is None else step.source.in_this_process
+            if source is not None:
                 raise ValueError(
-                    f"{step.source.name} is in the memory of this process "
-                    f"({format_bytes(step.source.nbytes)}), which a pipeline's workers cannot "
+                    f"{source.name} is in the memory of this process "
+                    f"({format_bytes(source.nbytes)}), which a pipeline's workers cannot "
                     "read; use runner=None, or write it to a .zarr first"
                 )
     for p in planned.passes:

@@ -15,11 +15,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Range, pad_index
+from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Lattice, Range, pad_index
 from beam_volumes.kernels.rows import pad_margins
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.places.transfer import Transfer, read_into
@@ -27,7 +28,7 @@ from beam_volumes.storage.sources.source import Source, read_stack
 from beam_volumes.sweep.activity import ActivityContext, Meter
 from beam_volumes.sweep.device import DEVICE, Device, FoldedThere, Launched, MaskThere, ToHost
 from beam_volumes.sweep.direct import DirectRead, DirectReader
-from beam_volumes.sweep.program import Edge, FedEdges, FoldEdge, Program, Step
+from beam_volumes.sweep.program import Edge, FedEdges, FoldEdge, Output, Program, Step
 from beam_volumes.sweep.reduction import Slices
 from beam_volumes.sweep.resources import Arena, in_strips, release_unused
 from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
@@ -83,6 +84,36 @@ def sweep(
     return run.run()
 
 
+@dataclass(frozen=True, eq=False)
+class BoxSink:
+    """An array of this process as the output of `compute_box`."""
+
+    array: np.ndarray
+    name = "a box"
+    unit = (1, 1, 1)
+
+
+def compute_box(program: Program, box: Box, window: int) -> np.ndarray:
+    """Compute a box of the only output of a program, in this thread.
+
+    It may be called inside of another sweep. Sources are then not read through the lanes of reads, which may
+    be full of reads that wait for this one.
+    """
+    out = np.empty(box.shape, program.steps[program.outputs[0].edge.step].dtype)
+    part = program_of_box(program, box, out)
+    _Sweep(part, Box.of_shape(box.shape), {}, Arena(), window, 1, OVERLAPS[-1], is_inner=True).run()
+    return out
+
+
+def program_of_box(program: Program, box: Box, out: np.ndarray) -> Program:
+    """Return the program of a box of the only output of a program, which is its whole domain."""
+    edge = program.outputs[0].edge
+    z, y, x = (a + b for a, b in zip(edge.offset, box.start, strict=True))
+    sink: Any = BoxSink(out)  # has the parts of a `Sink` that a sweep uses
+    output = Output(replace(edge, offset=(z, y, x)), sink, Lattice(box.shape))
+    return replace(program, shape=box.shape, outputs=(output,))
+
+
 class _Sweep:
     def __init__(
         self,
@@ -95,11 +126,12 @@ class _Sweep:
         overlap: Overlap,
         meter: Meter | None = None,
         device: Device | None = None,
+        is_inner: bool = False,
     ):
         self.program, self.box, self.threads = program, box, threads
-        self._device = device
+        self._device, self._is_inner = device, is_inner
         self._activity = ActivityContext(program, meter)
-        self.unoverlapped = meter is not None and meter.unoverlapped
+        self.unoverlapped = is_inner or (meter is not None and meter.unoverlapped)
         self.on_progress: Callable[[float], None] | None = None
         self.values = values
         self.surveyors: list[Surveyor] = []
@@ -111,7 +143,7 @@ class _Sweep:
         self.padded_y, self.padded_x = program.extents(1, self.y), program.extents(2, self.x)
         # Arrays of this process are copied directly; TensorStore handles all others.
         self.sinks: list[Any] = [
-            o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
+            o.sink.array if isinstance(o.sink, ArraySink | BoxSink) else o.sink.open()
             for o in program.outputs
         ]
         self.works = {
@@ -130,14 +162,15 @@ class _Sweep:
         self.reads: list[deque[tuple[int, Transfer | DirectRead]]] = [
             deque() for _ in program.steps
         ]
-        #: By index of a source: its array, or a function that starts to read a box into its ring.
+        #: By index of a source: its array, or a function that starts to read a box into its ring; or itself,
+        #: if it is read in this thread.
         self.handles: dict[int, Any] = {
             i: self._reader(s.source, s.place)
             for i, s in enumerate(program.steps)
             if s.source is not None
         }
         # Sources that are decoded together have the same schedule.
-        self.stacks = {i: stack for stack in program.stacks for i in stack}
+        self.stacks = {} if is_inner else {i: stack for stack in program.stacks for i in stack}
         self.result = SlabResult.of(program)
         self.result.bytes_read = sum(map(self._bytes_of, program.decoded))
         self.writes = Writes(
@@ -168,6 +201,8 @@ class _Sweep:
             return DirectReader(source, self.device)
         if source.array is not None:
             return source.array
+        if self._is_inner:
+            return source
         handle = source.open()
         return lambda box, ring: read_into(handle, box, ring.view(box))
 
@@ -299,6 +334,9 @@ class _Sweep:
             elif isinstance(handle, np.ndarray):
                 with self._activity("read", i, (at, stop)):
                     copy(ring.view(boxes[i]), handle[boxes[i].slices], self.threads)
+            elif isinstance(handle, Source):
+                with self._activity("read", i, (at, stop)):
+                    copy(ring.view(boxes[i]), handle.read_here(boxes[i]), self.threads)
             elif len(stack) == 1:
                 self.reads[i].append((at, handle(boxes[i], ring)))
             else:

@@ -113,6 +113,19 @@ def tiles(source: str, out: str, **options):
     return [bv.gaussian_filter(fused, 1).to(out, **options)]
 
 
+def computed_tiles(source: str, out: str, **options):
+    """Quarters that are corrected and filtered, with masks, as they are fused."""
+    volume = bv.open(source)
+    rows, cols = (n // 2 for n in volume.shape[1:])
+    places = [(y, x) for y in (0, rows - 8) for x in (0, cols - 8)]
+    flat = np.linspace(0.5, 1.5, cols + 8, dtype="f4")
+    parts = [(volume[:, y : y + rows + 8, x : x + cols + 8] - 3) / flat for y, x in places]
+    near = [part - bv.gaussian_filter(part, (1, 6, 6)) for part in parts]
+    masks = [part > 9 for part in parts]
+    fused = bv.fuse(near, [(0.5, y + 0.25, x) for y, x in places], mask=masks)
+    return [bv.gaussian_filter(fused, 1).to(out, **options)]
+
+
 def deconvolved(source: str, out: str, **options):
     return [
         bv.richardson_lucy(bv.open(source), bv.gaussian_psf((1, 1.5, 1.5)), 2).to(out, **options)
@@ -126,7 +139,7 @@ def spectrum(source: str, out: str, **options):
 
 MAKERS = (
     *(filtered, labels, grains, distance, grids, bounded, network, one_channel, channels),
-    *(segments, graph, reconstructed, tiles, deconvolved, spectrum),
+    *(segments, graph, reconstructed, tiles, computed_tiles, deconvolved, spectrum),
 )
 WHAT = {f.__name__: f for f in MAKERS}
 

@@ -166,6 +166,13 @@ ACROSS = {
         ours=350 * MIB,
         how={"chunks": [16, 256, 256]},
     ),
+    "computed tiles": dict(
+        what="computed_tiles",
+        shape=(64, 1024, 1024),
+        chunk=(16, 256, 256),
+        ours=700 * MIB,
+        how={"chunks": [16, 256, 256]},
+    ),
     "deconvolved": dict(
         what="deconvolved", shape=(32, 512, 512), chunk=(16, 256, 256), ours=400 * MIB, how={}
     ),

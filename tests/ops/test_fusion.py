@@ -556,7 +556,21 @@ REFUSED = {
     "2 tiles": lambda v: bv.fuse([v, v], [(0, 0, 0)]),
     "z, y, x": lambda v: bv.fuse([v], [(0, 0)]),
     "no inverse": lambda v: bv.fuse([v], [np.zeros((3, 4))]),
-    "is computed": lambda v: bv.fuse([v, v + 1], [(0, 0, 0), (0, 0, 1)]),
+    "tile 1 needs mean, a number of a whole volume; compute it first": lambda v: bv.fuse(
+        [v, (v - bv.mean(v)).astype("u1")], [(0, 0, 0), (0, 0, 1)]
+    ),
+    "tile 0 cannot be computed in blocks, because of label; write the tile first": lambda v: (
+        bv.fuse([bv.label(v > 0, dtype="u4")], [(0, 0, 0)])
+    ),
+    "cannot be computed in blocks, because of flip": lambda v: bv.fuse(
+        [bv.flip(v + 1)], [(0, 0, 0)]
+    ),
+    "cannot be computed in blocks, because of cumsum": lambda v: bv.fuse(
+        [bv.cumsum(v.astype("f4"))], [(0, 0, 0)]
+    ),
+    "cannot be computed in blocks, because of wrap": lambda v: bv.fuse(
+        [bv.gaussian_filter(v - np.ones((3, 4), "u1"), 1, mode="wrap")], [(0, 0, 0)]
+    ),
     "has dtype float32": lambda v: bv.fuse([v, np.zeros((2, 2, 2), "f4")], [(0, 0, 0), (0, 0, 1)]),
     "32 bits": lambda v: bv.fuse([np.zeros((2, 2, 2), "i8")], [(0, 0, 0)]),
     "bool": lambda v: bv.fuse([np.zeros((2, 2, 2), "?")], [(0, 0, 0)]),
@@ -568,8 +582,8 @@ REFUSED = {
     r"transforms\[1\] has numbers that are missing": lambda v: bv.fuse(
         [v, v], {"z": [0, 0], "y": [0, 1], "x": [1, None]}
     ),
-    "the mask of tile 1 is computed": lambda v: bv.fuse(
-        [v, v], [(0, 0, 0)] * 2, mask=[None, v > 0]
+    "the mask of tile 1 needs mean": lambda v: bv.fuse(
+        [v, v], [(0, 0, 0)] * 2, mask=[None, v > bv.mean(v)]
     ),
     "mask has 1 entries for 2 tiles": lambda v: bv.fuse([v, v], [(0, 0, 0)] * 2, mask=[v]),
     "mask of tile 0 has dtype float32": lambda v: bv.fuse(

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from beam_volumes.base.space import Space
-from beam_volumes.graph.nodes import Node, SourceNode
+from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.spaces import shared_size
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
+from beam_volumes.ops.geometry.computed_tiles import tile_source
 from beam_volumes.ops.geometry.rearrange import check_indexable, refuse_empty
 from beam_volumes.ops.geometry.transforms import matrices_of
 from beam_volumes.ops.geometry.validity import masks_of, nodata_of
@@ -58,10 +59,10 @@ def fuse(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Opened tiles with the same dtype, axes, channels and time points. A tile extends half a
-        voxel beyond the centres of its outer voxels. Channels and time points are fused one by one.
-        Tiles with a different voxel size from the first need matrices that scale them, or
-        ``physical=True``.
+        Tiles with the same dtype, axes, channels and time points. They are opened, or computed from
+        opened volumes, such as ``(tile - dark) / flat``. A tile extends half a voxel beyond the
+        centres of its outer voxels. Channels and time points are fused one by one. Tiles with a
+        different voxel size from the first need matrices that scale them, or ``physical=True``.
     transforms : array_like, table, path or None
         For each tile, the position of its first voxel, or a matrix that maps its indices to
         positions. A matrix is square, or homogeneous with the position in its last column.
@@ -113,7 +114,7 @@ def fuse(
     mask : Volume, numpy.ndarray or sequence of these, optional
         Only voxels with a nonzero mask are used: one mask for all tiles, or a list with a mask or
         None for each tile. A mask has the shape of its tile, one channel, and bool or integer
-        voxels. Masks are opened volumes, like tiles.
+        voxels. Masks may be computed, like tiles.
     nodata : float, optional
         The value of voxels without data in the tiles, such as 0 for black borders. They are not
         used.
@@ -126,9 +127,10 @@ def fuse(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the tiles differ in axes, channels, time points or voxel
-        size, or a tile is computed instead of opened. If a mask differs from its tile in shape,
-        axes or voxel size, or the number of masks is wrong.
+        If a parameter is out of range, or the tiles differ in axes, channels, time points or voxel
+        size. If a computed tile needs all of its voxels at once, such as ``tile - tile.mean()``,
+        labels, or a network. If a mask differs from its tile in shape, axes or voxel size, or the
+        number of masks is wrong.
     TypeError
         If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
         different dtypes, or are bool and would be interpolated or averaged. If a mask has floats.
@@ -153,6 +155,10 @@ def fuse(
     All time points have one shape, which covers the tiles of all of them. A mask is used for all
     channels and time points of its tile.
 
+    Each block computes the parts of computed tiles that it needs, with their halos, in one thread.
+    The voxels are the same as of tiles that were written first. Filters with large halos are
+    computed repeatedly near the borders of blocks, so it is faster to write such tiles first.
+
     With ``mask`` or ``nodata``, a tile covers a position if its nearest voxel is valid. Values are
     interpolated between valid voxels only. Weights of ``"linear"`` and ``"cosine"`` also decrease
     within 8 voxels of voxels that are not valid. Distances are sums of steps along the axes, also
@@ -174,6 +180,12 @@ def fuse(
     >>> fused = bv.fuse([left, right], [(0, 0), (0, 3)])
     >>> np.asarray(fused)[0]
     array([10, 10, 10, 20, 30, 40, 40, 40], dtype=uint8)
+
+    Tiles are corrected as they are fused:
+
+    >>> flat = np.array([1, 1, 1, 2, 2], "f4")
+    >>> np.asarray(bv.fuse([bv.open(t) / flat for t in (left, right)], [(0, 0), (0, 5)]))[0]
+    array([10., 10., 10.,  5.,  5., 40., 40., 40., 20., 20.], dtype=float32)
     """
     opened, which = _alike(tiles)
     first, count = opened[0], len(which)
@@ -224,16 +236,16 @@ def fuse(
         "masks": _sources_of(masks),
         "nodata": nodata_of(nodata, first.dtype, "fuse"),
     }
-    nodes = tuple(
-        SourceNode.of(
-            fused(
-                [_source(v, c, which, k) for k, v in enumerate(opened)],
-                which,
-                **made,
-            )
-        )
+    arrays = dict[str, Source]()
+    named = [f"fuse: tile {k}" for k in np.unique(which, return_index=True)[1].tolist()]
+    parts = [
+        [
+            tile_source(v.nodes[c], v.space, name, arrays)
+            for v, name in zip(opened, named, strict=True)
+        ]
         for c in range(len(first.nodes))
-    )
+    ]
+    nodes = tuple(SourceNode.of(fused(some, which, **made)) for some in parts)
     return Volume(nodes, grid.space(start))
 
 
@@ -396,28 +408,12 @@ def _stacked(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray
     return np.stack(inverse), np.stack(shift)
 
 
-def _source(tile: Volume, channel: int, which: np.ndarray, k: int) -> Any:
-    node: Node = tile.nodes[channel]
-    if not isinstance(node, SourceNode):
-        raise ValueError(
-            f"fuse: tile {int(np.argmax(which == k))} is computed ({node.name}), and tiles are read "
-            "from storage; write it first, or apply the operation to the fused volume"
-        )
-    return node.source
-
-
 def _sources_of(masks: Sequence[Volume | None]) -> list[Source | None]:
     """Return the source of each mask; masks that are equal objects have one source."""
     found = dict[int, Source]()
     for k, mask in enumerate(masks):
-        if mask is None or id(mask) in found:
-            continue
-        if not isinstance(mask.node, SourceNode):
-            raise ValueError(
-                f"fuse: the mask of tile {k} is computed ({mask.node.name}), and masks are read from "
-                "storage; write it first"
-            )
-        found[id(mask)] = mask.node.source
+        if mask is not None and id(mask) not in found:
+            found[id(mask)] = tile_source(mask.node, mask.space, f"fuse: the mask of tile {k}", {})
     return [None if mask is None else found[id(mask)] for mask in masks]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from beam_volumes.base.geometry import NO_HALO, Box, Lattice, Triple
+from beam_volumes.graph.compile import ancestors, compile_program
 from beam_volumes.graph.nodes import (
     AcrossNode,
     Barrier,
@@ -20,7 +21,6 @@ from beam_volumes.graph.nodes import (
     ViewNode,
     below,
 )
-from beam_volumes.plan.cut.compile import ancestors, compile_program
 from beam_volumes.plan.cut.domains import Position, domains, position
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.sources.source import Source

@@ -143,6 +143,14 @@ class Source:
         return self.reader.portable
 
     @property
+    def in_this_process(self) -> Source | None:
+        """The source that prevents this one from being `portable`: itself, or one that it reads."""
+        if self.portable:
+            return None
+        parts = getattr(self.reader, "sources", ())
+        return next((s.in_this_process for s in parts if not s.portable), self)
+
+    @property
     def stored(self) -> Source:
         """The source that this is a view of, or itself."""
         return self.reader.source.stored if isinstance(self.reader, ViewReader) else self
@@ -323,6 +331,28 @@ class Source:
         read_into(self.open(), box, out).result()
         return out
 
+    def read_here(self, box: Box) -> np.ndarray:
+        """Read a box in this thread, which may be filling a chunk for TensorStore; may be a view."""
+        array = self.array
+        if array is not None:
+            return array[box.slices]
+        compute = getattr(self.reader, "compute", None)
+        if compute is not None:
+            return compute(box.translate(self.offset))  # type: ignore[no-any-return]
+        return self.open()[box.slices].read().result()  # type: ignore[no-any-return]
+
+    def bytes_to_read(self, shape: Triple) -> int:
+        """Return the maximal bytes for `read_here` of a box with at most this shape, without its voxels."""
+        working_bytes = getattr(self.reader, "working_bytes", None)
+        if working_bytes is not None:
+            return working_bytes(shape)  # type: ignore[no-any-return]
+        return 2 * max(self.decode_bytes, 2 * self.chunk_bytes)  # encoded, and decoded
+
+    @property
+    def kernels(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        """The kernels that reading it compiles: operations with dtypes."""
+        return getattr(self.reader, "kernels", frozenset())
+
     def token(self) -> str:
         """Return a unique digest that is the same in every process."""
         return digest(
@@ -381,6 +411,10 @@ class ForwardingReader(TokenOfFields):
     @property
     def remark(self) -> str:
         return getattr(self.inner, "remark", "")
+
+    @property
+    def kernels(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        return getattr(self.inner, "kernels", frozenset())
 
     @property
     def lost(self) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.base.geometry import Triple
+from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.base.space import Space
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.geometry.content import ARRAYS, content_dtype, local_variance, radii
@@ -50,24 +50,50 @@ class TilesReader(TokenOfFields):
     #: The voxels of tiles that a cell needs at most in other time points, which share the plan
     reserved: int = 0
 
+    _margin = 0  #: Voxels around a box of a tile that are read as well.
+
     @cached_property
     def portable(self) -> bool:
-        return all(part.portable for part in self._sources)
+        return all(part.portable for part in self.sources)
+
+    @cached_property
+    def kernels(self) -> frozenset[tuple[str, tuple[str, ...]]]:
+        return frozenset[tuple[str, tuple[str, ...]]]().union(*(p.kernels for p in self.sources))
 
     @cached_property
     def remote(self) -> bool:
-        return any(part.reader.remote for part in self._sources)
+        return any(part.reader.remote for part in self.sources)
 
     @cached_property
     def extents(self) -> tuple[Extent, ...]:
-        return tuple(extent for part in self._sources for extent in part.reader.extents)
+        return tuple(extent for part in self.sources for extent in part.reader.extents)
 
     @cached_property
     def decode_bytes(self) -> int:
         """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
-        inner = max(max(part.decode_bytes, 2 * part.chunk_bytes) for part in self._sources)
         voxels = self.voxels_needed + math.prod(self.cell)
-        return voxels * self._itemsize + inner
+        # Plans count the result twice, as measured for decoders. Computed tiles do not need twice as much.
+        return voxels * self._itemsize + self._bytes_at_a_time // 2
+
+    @property
+    def _bytes_at_a_time(self) -> int:
+        """The bytes for reading the box of one tile."""
+        return self._bytes_to_read(self.parts, self.which)
+
+    def _bytes_to_read(self, sources: Sequence[Source], which: np.ndarray) -> int:
+        """The maximal bytes for reading a box of a source; ``which`` has the source of each tile, or -1."""
+        boxes = np.zeros((len(sources) + 1, 3), np.int64)
+        np.maximum.at(boxes, which, self._boxes)
+        return max(
+            source.bytes_to_read((int(z), int(y), int(x)))
+            for source, (z, y, x) in zip(sources, boxes, strict=False)
+        )
+
+    @cached_property
+    def _boxes(self) -> np.ndarray:
+        """The largest box of each tile that a cell reads, (tiles, 3)."""
+        boxes = np.ceil(np.einsum("tab,b->ta", abs(self.inverse), self.cell)) + 3 + 2 * self._margin
+        return np.minimum(boxes, self._extent).astype(np.int64)
 
     @cached_property
     def times_read(self) -> float:
@@ -77,12 +103,11 @@ class TilesReader(TokenOfFields):
 
     @property
     def remark(self) -> str:
-        return (
-            f"{len(self.which)} tiles; their chunks are read {self.times_read:.2g} times on average"
-        )
+        how = next((f"; {part.remark}" for part in self.parts if part.remark), "")
+        return f"{len(self.which)} tiles; their chunks are read {self.times_read:.2g} times on average{how}"
 
     @property
-    def _sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[Source, ...]:
         """Everything that is read."""
         return self.parts
 
@@ -211,21 +236,25 @@ class ValidTilesReader(TilesReader):
     sigmas: tuple[float, float, float] | None = None
 
     @property
-    def _sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[Source, ...]:
         return (*self.parts, *self.masks)
 
     @cached_property
     def decode_bytes(self) -> int:
         """Also the distances of all voxels, and the voxels and the mask of a tile with a margin."""
-        extent = np.ceil(np.einsum("tab,b->ta", abs(self.inverse), self.cell)) + 3
-        margin = int(np.minimum(extent + 2 * self._margin, self._extent).prod(axis=1).max())
-        own = max(source.dtype.itemsize for source in self._sources)
-        each, content = 2 * own + 3, 0
+        margin = int(self._boxes.prod(axis=1).max())
+        read = self.masks if self.nodata is None and self.sigmas is None else self.sources
+        each, content = max(source.dtype.itemsize for source in read) + 3, 0
         if self.sigmas is not None:
             itemsize = content_dtype(self.parts[0].dtype).itemsize
             each += ARRAYS * itemsize
             content = self.voxels_needed * itemsize
-        return int(super().decode_bytes + self.voxels_needed + content + margin * each)
+        return super().decode_bytes + self.voxels_needed + content + margin * each
+
+    @property
+    def _bytes_at_a_time(self) -> int:
+        masks = self._bytes_to_read(self.masks, self.which_mask) if self.masks else 0
+        return max(super()._bytes_at_a_time, masks)
 
     @property
     def remark(self) -> str:
@@ -324,11 +353,8 @@ class FramesReader(ForwardingReader):
 
 def _voxels(source: Source, box: np.ndarray) -> np.ndarray:
     """Read a box, (3, 2)."""
-    slices = tuple(slice(int(a), int(b)) for a, b in box)
-    array = source.array
-    if array is not None:
-        return array[slices]
-    return source.open()[slices].read().result()  # type: ignore[no-any-return]
+    (z0, z1), (y0, y1), (x0, x1) = box.tolist()
+    return source.read_here(Box((z0, y0, x0), (z1, y1, x1)))
 
 
 def different(matrices: np.ndarray) -> np.ndarray:
@@ -391,7 +417,7 @@ def fused(
             nodata=nodata,
             sigmas=sigmas,
         )
-    encoded = any(source.encoded for source in reader._sources)
+    encoded = any(source.encoded for source in reader.sources)
     leading = parts[0].leading
     if leading:
         frames = FramesReader(reader, *matrices, (0, leading[0]))

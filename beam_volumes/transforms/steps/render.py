@@ -10,6 +10,7 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Triple, source_range
 from beam_volumes.base.space import Space
+from beam_volumes.graph.compile import ancestors, compile_program
 from beam_volumes.graph.nodes import (
     AcrossNode,
     CropNode,
@@ -21,7 +22,6 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost.machine import cores
-from beam_volumes.plan.cut.compile import ancestors, compile_program
 from beam_volumes.plan.fit.partitioning import preferred_window
 from beam_volumes.storage.places.context import context
 from beam_volumes.storage.sources.source import Source

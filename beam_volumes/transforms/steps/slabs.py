@@ -17,9 +17,9 @@ from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_volumes.base.geometry import Box, Grid, Halo
 from beam_volumes.base.text import format_bytes
+from beam_volumes.graph.compile import ancestors
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.plan.cut.compile import ancestors
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
