@@ -6617,14 +6617,10 @@ def fuse(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Opened tiles with the same dtype, axes, channels and time points. A tile extends half a
-        voxel beyond the centres of its outer voxels. Channels and time points are fused one by one.
-        Tiles with a different voxel size from the first need matrices that scale them, or
-        ``physical=True``.
-        Tiles with the same dtype, axes and channels. They are opened, or computed from opened
-        volumes, such as ``(tile - dark) / flat``. A tile extends half a voxel beyond the centres of
-        its outer voxels. Tiles with channels are fused channel by channel. Tiles with a different
-        voxel size from the first need matrices that scale them, or ``physical=True``.
+        Tiles with the same dtype, axes, channels and time points. They are opened, or computed from
+        opened volumes, such as ``(tile - dark) / flat``. A tile extends half a voxel beyond the
+        centres of its outer voxels. Channels and time points are fused one by one. Tiles with a
+        different voxel size from the first need matrices that scale them, or ``physical=True``.
     transforms : array_like, table, path or None
         For each tile, the position of its first voxel, or a matrix that maps its indices to
         positions. A matrix is square, or homogeneous with the position in its last column.
@@ -6689,13 +6685,10 @@ def fuse(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the tiles differ in axes, channels, time points or voxel
-        size, or a tile is computed instead of opened. If a mask differs from its tile in shape,
-        axes or voxel size, or the number of masks is wrong.
-        If a parameter is out of range, or the tiles differ in axes, channels or voxel size. If a
-        computed tile needs all of its voxels at once, such as ``tile - tile.mean()``, labels, or a
-        network. If a mask differs from its tile in shape, axes or voxel size, or the number of
-        masks is wrong.
+        If a parameter is out of range, or the tiles differ in axes, channels, time points or voxel
+        size. If a computed tile needs all of its voxels at once, such as ``tile - tile.mean()``,
+        labels, or a network. If a mask differs from its tile in shape, axes or voxel size, or the
+        number of masks is wrong.
     TypeError
         If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
         different dtypes, or are bool and would be interpolated or averaged. If a mask has floats.
@@ -6719,6 +6712,7 @@ def fuse(
 
     All time points have one shape, which covers the tiles of all of them. A mask is used for all
     channels and time points of its tile.
+
     Each block computes the parts of computed tiles that it needs, with their halos, in one thread.
     The voxels are the same as of tiles that were written first. Filters with large halos are
     computed repeatedly near the borders of blocks, so it is faster to write such tiles first.
