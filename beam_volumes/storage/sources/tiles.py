@@ -50,7 +50,10 @@ class TilesReader(TokenOfFields):
     #: The voxels of tiles that a cell needs at most in other time points, which share the plan
     reserved: int = 0
 
-    _margin = 0  #: Voxels around a box of a tile that are read as well.
+    @cached_property
+    def _margin(self) -> np.ndarray:
+        """The voxels around a box of a tile that are read, along each axis."""
+        return np.zeros(3, np.int64)
 
     @cached_property
     def portable(self) -> bool:
@@ -263,7 +266,6 @@ class ValidTilesReader(TilesReader):
 
     @cached_property
     def _margin(self) -> np.ndarray:
-        """The voxels around a box of a tile that are read, along each axis."""
         return np.maximum(FADE, radii(self.sigmas or (0.0, 0.0, 0.0)))
 
     def moved(self, move: Callable[[Spec], Spec]) -> ValidTilesReader:
