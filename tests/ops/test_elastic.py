@@ -213,6 +213,46 @@ def test_missing_voxels_stay_where_they_are():
     assert 1 <= np.isnan(ours[0]).sum() <= 9 and not np.isnan(ours[1]).any()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_far_displacements_and_single_nodes(seed):
+    """Threads and slabs give the same bits; `tests/kernels/test_bounds.py` repeats this test."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 15, 3).tolist())
+    nodes = [1 if seed % 3 == k else int(rng.integers(1, 6)) for k in range(2)]
+    lines = np.arange(shape[0]), 3.5 * np.arange(nodes[0]) - 1, 2.5 * np.arange(nodes[1])
+    columns = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(3, -1)
+    by = rng.normal(0, (0.1, 2, 50)[seed % 3], (2, columns.shape[1]))
+    table = dict(zip(("z", "y", "x", "d_y", "d_x"), (*columns, *by), strict=True))
+    x = voxels(shape, "f4" if seed % 2 else "u1", seed)
+    transforms = np.concatenate(
+        [np.eye(2) + rng.normal(0, 0.2, (shape[0], 2, 2)), rng.normal(0, 2, (shape[0], 2, 1))], 2
+    )
+    for mode in ("constant", "nearest"):
+        how = {"mode": mode, "order": seed // 2 % 2, "bounding_box": seed < 6}
+        result = bv.apply_transforms(bv.open(x), transforms, displacements=table, **how)
+        slab = tuple(int(rng.integers(1, n + 1)) for n in result.shape)
+        ours = bv.compute(result, runner=None, slab=slab, threads=2)
+        np.testing.assert_array_equal(ours, bv.compute(result, runner=None, threads=1))
+
+
+def test_voxels_of_weight_zero_are_not_read():
+    x = np.array([[[1, 2, 3], [np.nan, np.nan, np.nan]]], "f4")
+    nodes = {"z": [0], "y": [0.0], "x": [0.0], "d_y": [-1e3], "d_x": [0.0]}
+    ours = np.asarray(bv.apply_transforms(x, None, mode="nearest", displacements=nodes))
+    np.testing.assert_array_equal(ours, [[[1, 2, 3]] * 2])
+
+
+def test_bounding_box_is_not_larger_than_displacements_need():
+    rng = np.random.default_rng(0)
+    by = rng.normal(0, 2, (3, 2, 5, 4))
+    grid = Grid.through(np.zeros(2), np.array([10.0, 9.0]), by)
+    there = np.mgrid[-5:50, -5:40]
+    found = np.stack([grid.at(z, there) for z in range(3)])
+    low, high = grid.bounds
+    assert (low <= found.min(axis=(2, 3))).all() and (high >= found.max(axis=(2, 3))).all()
+    assert max(-low.min(), high.max()) < 1.5 * abs(found).max()
+
+
 def columns_of_nodes(count, side, **changes):
     lines = np.arange(count), np.linspace(0, side - 1, 3), np.linspace(0, side - 1, 3)
     z, y, x = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(3, -1)

@@ -104,9 +104,9 @@ class DeformedPlanes(AffinePlanes):
         offsets = self.offsets[slices, axis]
         return offsets + by.min(axis=0).sum(axis=1), offsets + by.max(axis=0).sum(axis=1)
 
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
         nodes = self.displacements.coefficients.shape[-1]
-        return 40 * cols + 16 * nodes + super().scratch(rows, cols, depth)
+        return 40 * cols + 16 * nodes + super().scratch_bytes(rows, cols, depth)
 
     def _run_slice(self, z: int, source: Block, result: Block, y0: int, y1: int) -> None:
         nodes = self.displacements.coefficients[z]
