@@ -308,6 +308,22 @@ def test_blocks_that_disagree_with_their_neighbours_are_not_used():
     assert not blocks_of(shifts, 1.0).significant.any()
 
 
+def test_slopes_do_not_continue_beyond_blocks():
+    """Nodes that no block covers have means of displacements around them, and holes are filled smoothly."""
+    y, x = np.mgrid[:12, :16]
+    shifts = np.stack([2.0 * np.sin(x / 4), 0.5 * x])
+    kept = (x < 5) & (abs(y - 6) < 4)
+    fitted, _ = Mesh((12, 16)).fitted(blocks_of(np.where(kept, shifts, 99.0)), kept)
+    covered = ndi.maximum_filter(kept, 3)
+    low, high = (f(fitted[:, covered], axis=1) for f in (np.min, np.max))
+    assert (fitted.min(axis=(1, 2)) >= low - 1e-9).all()
+    assert (fitted.max(axis=(1, 2)) <= high + 1e-9).all()
+    assert high[1] < 2.7 and abs(fitted - shifts)[:, kept].max() < 0.1
+    kept = (abs(y - 6) > 2) | (abs(x - 7) > 2)
+    fitted, _ = Mesh((12, 16)).fitted(blocks_of(np.where(kept, shifts, 99.0)), kept)
+    assert abs(fitted - shifts).max() < 0.3
+
+
 def test_pairs_that_contradict_others_lose_weight():
     """A chain of slices with a wrong pair, a slice without pairs, and a gap that others bridge."""
     truth = np.random.default_rng(0).normal(0, 2, (8, 2, 1, 1))
