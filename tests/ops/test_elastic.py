@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import dask.array
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -136,6 +137,38 @@ def test_slices_that_share_nothing_are_not_deformed():
     assert table["quality"].null_count == len(table)
     aligned = np.asarray(bv.apply_transforms(stack, None, displacements=table))
     np.testing.assert_array_equal(aligned, stack)
+
+
+def test_two_slices_have_no_trend():
+    stack = sections(fields(2, 64, 0, 1.0, 16))
+    table, kept = (
+        bv.register_elastic(stack, **how).to_pyarrow() for how in ({}, {"trend": "keep"})
+    )
+    assert table.equals(kept) and max(map(abs, table["d_y"].to_pylist())) > 0.5
+
+
+@pytest.mark.parametrize("shape", [(1, 40, 40), (2, 1, 1), (2, 1, 50), (3, 6, 6), (3, 20, 64)])
+@pytest.mark.parametrize("dtype", ["u1", "?", "f4"])
+def test_little_tissue(shape, dtype):
+    """One slice, rows of voxels, planes smaller than a block, and missing voxels give finite tables."""
+    stack = voxels(shape, dtype, 0)
+    if dtype == "f4":
+        stack[..., ::3] = np.nan
+    table = bv.register_elastic(stack)
+    by = np.array([np.asarray(table[c]) for c in ("y", "x", "d_y", "d_x")])
+    assert np.isfinite(by).all() and abs(by[2:]).max() <= 16
+    aligned = np.asarray(bv.apply_transforms(stack.astype("f4"), None, displacements=table))
+    assert aligned.shape == shape
+
+
+def test_threads_and_chunks_give_the_same_table(monkeypatch):
+    stack = sections(fields(4, 96, 0, 1.0, 16))
+    tables = []
+    for threads, chunks in ((1, (1, 96, 96)), (2, (3, 17, 40))):
+        monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
+        chunked = dask.array.from_array(stack, chunks=chunks)
+        tables.append(bv.register_elastic(bv.open(chunked), [(0, 0.5)] * 4).to_pyarrow())
+    assert tables[0].equals(tables[1]) and np.asarray(tables[0]["links"]).any()
 
 
 def test_downsampled_planes_and_positions_of_transforms():
@@ -356,6 +389,10 @@ def test_pairs_that_contradict_others_lose_weight():
         ({"min_quality": 2}, "min_quality=2"),
         ({"trend": "slow"}, "trend='slow' is not available"),
         ({"transforms": [(0, 0)]}, "transforms has 1 entries for 3 slices"),
+        (
+            {"transforms": [(1e9, 0), (0, 0), (0, 0)]},
+            "transforms place the slices in 1000000040 x 40",
+        ),
         ({"mask": np.ones((3, 9, 9), bool)}, "mask of the stack has the shape"),
         ({"nodata": 300}, "nodata=300 is not a value of uint8"),
     ],
@@ -378,7 +415,12 @@ def test_refused_volumes():
     [
         ([1, 2], "is not a table; give the result of register_elastic"),
         ({"z": [0]}, "has no column 'y'"),
-        (columns_of_nodes(2, 9), "has 2 slices for 3 slices"),
+        (columns_of_nodes(2, 9), "has 2 slices, 0 to 1, for 3 slices"),
+        (
+            columns_of_nodes(3, 9, z=columns_of_nodes(3, 9)["z"] + 0.5),
+            "has 3 slices, 0.5 to 2.5, for",
+        ),
+        ({c: [] for c in ["z", "y", "x", "d_y", "d_x"]}, "has 0 slices for 3 slices"),
         (columns_of_nodes(3, 9, d_x=["a"] * 27), "an entry is not a number"),
         (columns_of_nodes(3, 9, d_y=[np.nan] * 27), "entries that are NaN or infinite"),
         (

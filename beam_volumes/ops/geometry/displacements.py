@@ -60,9 +60,12 @@ class Grid(PlainData):
             raise ValueError(f"{what} has entries that are NaN or infinite; give finite numbers")
         slices, *axes = np.unique(z), np.unique(y), np.unique(x)
         if slices.tolist() != list(range(count)):
+            found = f"{len(slices)} slices" + (
+                f", {slices[0]:g} to {slices[-1]:g}," if len(z) else ""
+            )
             raise ValueError(
-                f"{what} has {len(slices)} slices for {count} slices of the volume; give rows for each "
-                f"slice z from 0 to {count - 1}"
+                f"{what} has {found} for {count} slices of the volume; give rows for each slice z from 0 to "
+                f"{count - 1}"
             )
         order = np.lexsort((x, y, z))
         shape = (count, *map(len, axes))
@@ -87,8 +90,11 @@ class Grid(PlainData):
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Limits of the displacements of each slice, (slices, 2): of their Bézier points between nodes."""
         # Coefficients around the nodes are far larger than any displacement.
-        points = _bezier_points(_bezier_points(self.coefficients, 2), 3)
-        return points.min(axis=(2, 3)), points.max(axis=(2, 3))
+        limits = np.empty((2, len(self.coefficients), 2))
+        for z, coefficients in enumerate(self.coefficients):
+            points = _bezier_points(_bezier_points(coefficients, 1), 2)
+            limits[:, z] = points.min(axis=(1, 2)), points.max(axis=(1, 2))
+        return limits[0], limits[1]
 
     def at(self, z: int, positions: np.ndarray) -> np.ndarray:
         """Return the displacements of a slice at positions, both (2, ...)."""
