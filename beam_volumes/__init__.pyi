@@ -2263,8 +2263,8 @@ def blob_dog(
     all blobs of the volume, so it does not depend on slabs.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is four times the
-    largest scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes
-    each.
+    largest scale, up to ``sigma_ratio * max_sigma``. Peaks are compared in a tree, and a step needs
+    about 300 bytes for each of its peaks.
 
     References
     ----------
@@ -2345,7 +2345,8 @@ def blob_doh(
     scikit-image moves or clips the boxes, and replaces negative sums with 0.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is about 1.5 times
-    ``max_sigma``. One worker collects all peaks, about 300 bytes each.
+    ``max_sigma``. Peaks are compared in a tree, and a step needs about 300 bytes for each of its
+    peaks.
 
     References
     ----------
@@ -2430,7 +2431,7 @@ def blob_log(
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. All scales are computed in
     the same sweep. The halo is four times ``max_sigma``, so downsample volumes with large blobs.
-    One worker collects all peaks, about 300 bytes each.
+    Peaks are compared in a tree, and a step needs about 300 bytes for each of its peaks.
 
     References
     ----------
@@ -11675,8 +11676,9 @@ def peak_local_max(
     Peaks and their order are identical to scikit-image's, which returns the positions as an array.
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
     second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
-    single intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes
-    each; if memory is too small, an error is raised.
+    single intensity, only single voxels are peaks. Peaks are compared in a tree. The largest step
+    holds the peaks near the ends of some ranges of slices, about 300 bytes each, or all peaks of the
+    volume with ``labels``. If memory is too small for them, an error is raised.
 
     References
     ----------
@@ -13052,7 +13054,7 @@ def register_elastic(
         What to do with slow movements of the tissue, which alignment straightens. A number removes
         them from the displacements: movements over more than about this many slices remain in the
         aligned volume. The number is the standard deviation of a Gaussian. ``"remove"`` only
-        removes straight movements, and ``"keep"`` none.
+        removes straight movements, and ``"keep"`` none. Two slices have no trend.
     mask : Volume or numpy.ndarray, optional
         Only voxels with a nonzero mask are compared. A mask has the shape of the stack, and bool or
         integer voxels.
@@ -13096,7 +13098,7 @@ def register_elastic(
     the median of their neighbours are not used. The other ones move the nodes of a grid that resists
     bending. At each node, the displacements of all slices are then solved together, and pairs that
     disagree with others lose weight. Slices are deformed and compared a second time, which finds
-    what is left.
+    the remaining errors.
 
     Displacements are relative to the transforms: with ``trend="keep"``, their mean at each node is
     0. Only differences of slices are known, so slow movements of the tissue cannot be distinguished

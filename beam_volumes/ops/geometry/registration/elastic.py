@@ -229,8 +229,8 @@ class _Elastic:
         if transforms is not None and factor > max(v.shape[1:]):
             raise ValueError(
                 f"{name}: transforms place the slices in {moved.shape[1]} x {moved.shape[2]} voxels, "
-                f"and planes downsampled by {factor} have no voxel of them; give transforms that align the slices "
-                "approximately"
+                f"and planes downsampled by {factor} have no voxel of them; give transforms that align the "
+                "slices approximately"
             )
         factors = (1, factor, factor)
         if transforms is None:
