@@ -117,7 +117,7 @@ class Mesh:
         return fitted.reshape(2, *self.shape), sure
 
     def _continue(self, fitted: np.ndarray, known: np.ndarray) -> None:
-        """Replace the displacements of nodes that are not ``known`` with those of least stretching.
+        """Replace displacements of nodes that are not ``known`` such that the grid stretches least.
 
         Each is a mean of displacements around it. A grid that bends least would continue slopes instead.
         """
