@@ -13243,7 +13243,7 @@ def register_elastic(
         What to do with slow movements of the tissue, which alignment straightens. A number removes
         them from the displacements: movements over more than about this many slices remain in the
         aligned volume. The number is the standard deviation of a Gaussian. ``"remove"`` only
-        removes straight movements, and ``"keep"`` none.
+        removes straight movements, and ``"keep"`` none. Two slices have no trend.
     mask : Volume or numpy.ndarray, optional
         Only voxels with a nonzero mask are compared. A mask has the shape of the stack, and bool or
         integer voxels.

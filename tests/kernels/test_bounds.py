@@ -17,10 +17,18 @@ WITHOUT_KERNELS = [
 ]
 RUNS = {
     "kernels": ["tests/kernels", "-m", "not thorough", *WITHOUT_KERNELS],
-    "operations": ["tests/ops/test_long_rows.py"],
+    "operations": [
+        "tests/ops/test_long_rows.py",
+        "tests/ops/test_elastic.py::test_far_displacements_and_single_nodes",
+    ],
 }
 #: What these run, for `conftest.state`.
-ALSO_USED = ["tests/kernels/test_*.py", "tests/ops/test_long_rows.py", "tests/ops/test_filters.py"]
+ALSO_USED = [
+    "tests/kernels/test_*.py",
+    "tests/ops/test_elastic.py",
+    "tests/ops/test_long_rows.py",
+    "tests/ops/test_filters.py",
+]
 #: Whether an index is within an array does not depend on the optimizer, which takes most of compiling.
 CHECKED = {
     "NUMBA_BOUNDSCHECK": "1",

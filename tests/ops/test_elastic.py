@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import dask.array
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -138,6 +139,38 @@ def test_slices_that_share_nothing_are_not_deformed():
     np.testing.assert_array_equal(aligned, stack)
 
 
+def test_two_slices_have_no_trend():
+    stack = sections(fields(2, 64, 0, 1.0, 16))
+    table, kept = (
+        bv.register_elastic(stack, **how).to_pyarrow() for how in ({}, {"trend": "keep"})
+    )
+    assert table.equals(kept) and max(map(abs, table["d_y"].to_pylist())) > 0.5
+
+
+@pytest.mark.parametrize("shape", [(1, 40, 40), (2, 1, 1), (2, 1, 50), (3, 6, 6), (3, 20, 64)])
+@pytest.mark.parametrize("dtype", ["u1", "?", "f4"])
+def test_little_tissue(shape, dtype):
+    """One slice, rows of voxels, planes smaller than a block, and missing voxels give finite tables."""
+    stack = voxels(shape, dtype, 0)
+    if dtype == "f4":
+        stack[..., ::3] = np.nan
+    table = bv.register_elastic(stack)
+    by = np.array([np.asarray(table[c]) for c in ("y", "x", "d_y", "d_x")])
+    assert np.isfinite(by).all() and abs(by[2:]).max() <= 16
+    aligned = np.asarray(bv.apply_transforms(stack.astype("f4"), None, displacements=table))
+    assert aligned.shape == shape
+
+
+def test_threads_and_chunks_give_the_same_table(monkeypatch):
+    stack = sections(fields(4, 96, 0, 1.0, 16))
+    tables = []
+    for threads, chunks in ((1, (1, 96, 96)), (2, (3, 17, 40))):
+        monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
+        chunked = dask.array.from_array(stack, chunks=chunks)
+        tables.append(bv.register_elastic(bv.open(chunked), [(0, 0.5)] * 4).to_pyarrow())
+    assert tables[0].equals(tables[1]) and np.asarray(tables[0]["links"]).any()
+
+
 def test_downsampled_planes_and_positions_of_transforms():
     """Displacements are in voxels, at positions of the aligned volume; slabs and threads change nothing."""
     moved = 2 * fields(2, 192, 4, 1.0, 40)
@@ -213,6 +246,46 @@ def test_missing_voxels_stay_where_they_are():
     assert 1 <= np.isnan(ours[0]).sum() <= 9 and not np.isnan(ours[1]).any()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_far_displacements_and_single_nodes(seed):
+    """Threads and slabs give the same bits; `tests/kernels/test_bounds.py` repeats this test."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 15, 3).tolist())
+    nodes = [1 if seed % 3 == k else int(rng.integers(1, 6)) for k in range(2)]
+    lines = np.arange(shape[0]), 3.5 * np.arange(nodes[0]) - 1, 2.5 * np.arange(nodes[1])
+    columns = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(3, -1)
+    by = rng.normal(0, (0.1, 2, 50)[seed % 3], (2, columns.shape[1]))
+    table = dict(zip(("z", "y", "x", "d_y", "d_x"), (*columns, *by), strict=True))
+    x = voxels(shape, "f4" if seed % 2 else "u1", seed)
+    transforms = np.concatenate(
+        [np.eye(2) + rng.normal(0, 0.2, (shape[0], 2, 2)), rng.normal(0, 2, (shape[0], 2, 1))], 2
+    )
+    for mode in ("constant", "nearest"):
+        how = {"mode": mode, "order": seed // 2 % 2, "bounding_box": seed < 6}
+        result = bv.apply_transforms(bv.open(x), transforms, displacements=table, **how)
+        slab = tuple(int(rng.integers(1, n + 1)) for n in result.shape)
+        ours = bv.compute(result, runner=None, slab=slab, threads=2)
+        np.testing.assert_array_equal(ours, bv.compute(result, runner=None, threads=1))
+
+
+def test_voxels_of_weight_zero_are_not_read():
+    x = np.array([[[1, 2, 3], [np.nan, np.nan, np.nan]]], "f4")
+    nodes = {"z": [0], "y": [0.0], "x": [0.0], "d_y": [-1e3], "d_x": [0.0]}
+    ours = np.asarray(bv.apply_transforms(x, None, mode="nearest", displacements=nodes))
+    np.testing.assert_array_equal(ours, [[[1, 2, 3]] * 2])
+
+
+def test_bounding_box_is_not_larger_than_displacements_need():
+    rng = np.random.default_rng(0)
+    by = rng.normal(0, 2, (3, 2, 5, 4))
+    grid = Grid.through(np.zeros(2), np.array([10.0, 9.0]), by)
+    there = np.mgrid[-5:50, -5:40]
+    found = np.stack([grid.at(z, there) for z in range(3)])
+    low, high = grid.bounds
+    assert (low <= found.min(axis=(2, 3))).all() and (high >= found.max(axis=(2, 3))).all()
+    assert max(-low.min(), high.max()) < 1.5 * abs(found).max()
+
+
 def columns_of_nodes(count, side, **changes):
     lines = np.arange(count), np.linspace(0, side - 1, 3), np.linspace(0, side - 1, 3)
     z, y, x = np.stack(np.meshgrid(*lines, indexing="ij")).reshape(3, -1)
@@ -268,6 +341,22 @@ def test_blocks_that_disagree_with_their_neighbours_are_not_used():
     assert not blocks_of(shifts, 1.0).significant.any()
 
 
+def test_slopes_do_not_continue_beyond_blocks():
+    """Nodes that no block covers have means of displacements around them, and holes are filled smoothly."""
+    y, x = np.mgrid[:12, :16]
+    shifts = np.stack([2.0 * np.sin(x / 4), 0.5 * x])
+    kept = (x < 5) & (abs(y - 6) < 4)
+    fitted, _ = Mesh((12, 16)).fitted(blocks_of(np.where(kept, shifts, 99.0)), kept)
+    covered = ndi.maximum_filter(kept, 3)
+    low, high = (f(fitted[:, covered], axis=1) for f in (np.min, np.max))
+    assert (fitted.min(axis=(1, 2)) >= low - 1e-9).all()
+    assert (fitted.max(axis=(1, 2)) <= high + 1e-9).all()
+    assert high[1] < 2.7 and abs(fitted - shifts)[:, kept].max() < 0.1
+    kept = (abs(y - 6) > 2) | (abs(x - 7) > 2)
+    fitted, _ = Mesh((12, 16)).fitted(blocks_of(np.where(kept, shifts, 99.0)), kept)
+    assert abs(fitted - shifts).max() < 0.3
+
+
 def test_pairs_that_contradict_others_lose_weight():
     """A chain of slices with a wrong pair, a slice without pairs, and a gap that others bridge."""
     truth = np.random.default_rng(0).normal(0, 2, (8, 2, 1, 1))
@@ -300,6 +389,10 @@ def test_pairs_that_contradict_others_lose_weight():
         ({"min_quality": 2}, "min_quality=2"),
         ({"trend": "slow"}, "trend='slow' is not available"),
         ({"transforms": [(0, 0)]}, "transforms has 1 entries for 3 slices"),
+        (
+            {"transforms": [(1e9, 0), (0, 0), (0, 0)]},
+            "transforms place the slices in 1000000040 x 40",
+        ),
         ({"mask": np.ones((3, 9, 9), bool)}, "mask of the stack has the shape"),
         ({"nodata": 300}, "nodata=300 is not a value of uint8"),
     ],
@@ -322,7 +415,12 @@ def test_refused_volumes():
     [
         ([1, 2], "is not a table; give the result of register_elastic"),
         ({"z": [0]}, "has no column 'y'"),
-        (columns_of_nodes(2, 9), "has 2 slices for 3 slices"),
+        (columns_of_nodes(2, 9), "has 2 slices, 0 to 1, for 3 slices"),
+        (
+            columns_of_nodes(3, 9, z=columns_of_nodes(3, 9)["z"] + 0.5),
+            "has 3 slices, 0.5 to 2.5, for",
+        ),
+        ({c: [] for c in ["z", "y", "x", "d_y", "d_x"]}, "has 0 slices for 3 slices"),
         (columns_of_nodes(3, 9, d_x=["a"] * 27), "an entry is not a number"),
         (columns_of_nodes(3, 9, d_y=[np.nan] * 27), "entries that are NaN or infinite"),
         (

@@ -217,8 +217,9 @@ def deformed_plane(
                 row[x] = src.lines[line + np.int64(v + 0.5), left + np.int64(w + 0.5)]
                 continue
             i, j = np.int64(v), np.int64(w)
-            i1, j1 = min(i + 1, height - 1), min(j + 1, width - 1)
             v, w = v - i, w - j
+            # Voxels of weight 0 may be outside of ``src``, or NaN.
+            i1, j1 = i + 1 if v > 0 else i, j + 1 if w > 0 else j
             upper, lower = src.lines[line + i], src.lines[line + i1]
             value = np.float64(upper[left + j]) * (1.0 - v) * (1.0 - w)
             value += np.float64(upper[left + j1]) * (1.0 - v) * w

@@ -26,7 +26,7 @@ class Grid(PlainData):
 
     first: np.ndarray  #: The position of the first node along y and x
     step: np.ndarray  #: The distance of nodes
-    coefficients: np.ndarray  #: (slices, 2, rows + 2, columns + 2), with one around the nodes
+    coefficients: np.ndarray  #: (slices, 2, rows, columns), with one around the nodes, at least 4
 
     @classmethod
     def through(cls, first: np.ndarray, step: np.ndarray, nodes: np.ndarray) -> Grid:
@@ -60,9 +60,12 @@ class Grid(PlainData):
             raise ValueError(f"{what} has entries that are NaN or infinite; give finite numbers")
         slices, *axes = np.unique(z), np.unique(y), np.unique(x)
         if slices.tolist() != list(range(count)):
+            found = f"{len(slices)} slices" + (
+                f", {slices[0]:g} to {slices[-1]:g}," if len(z) else ""
+            )
             raise ValueError(
-                f"{what} has {len(slices)} slices for {count} slices of the volume; give rows for each "
-                f"slice z from 0 to {count - 1}"
+                f"{what} has {found} for {count} slices of the volume; give rows for each slice z from 0 to "
+                f"{count - 1}"
             )
         order = np.lexsort((x, y, z))
         shape = (count, *map(len, axes))
@@ -85,8 +88,13 @@ class Grid(PlainData):
 
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """The least and the largest displacements of each slice, (slices, 2)."""
-        return self.coefficients.min(axis=(2, 3)), self.coefficients.max(axis=(2, 3))
+        """Limits of the displacements of each slice, (slices, 2): of their Bézier points between nodes."""
+        # Coefficients around the nodes are far larger than any displacement.
+        limits = np.empty((2, len(self.coefficients), 2))
+        for z, coefficients in enumerate(self.coefficients):
+            points = _bezier_points(_bezier_points(coefficients, 1), 2)
+            limits[:, z] = points.min(axis=(1, 2)), points.max(axis=(1, 2))
+        return limits[0], limits[1]
 
     def at(self, z: int, positions: np.ndarray) -> np.ndarray:
         """Return the displacements of a slice at positions, both (2, ...)."""
@@ -106,8 +114,8 @@ def _coefficients(values: np.ndarray, axis: int) -> np.ndarray:
     """Return the coefficients of natural splines along an axis, with one more on each side."""
     values = np.moveaxis(values, axis, 0)
     n = len(values)
-    if n == 1:
-        return np.moveaxis(np.repeat(values, 3, axis=0), 0, axis)
+    if n == 1:  # any position is between four coefficients
+        return np.moveaxis(np.repeat(values, 4, axis=0), 0, axis)
     bands = np.ones((3, n))
     bands[1, 1:-1] = 4.0
     bands[1, [0, -1]] = 6.0
@@ -117,3 +125,12 @@ def _coefficients(values: np.ndarray, axis: int) -> np.ndarray:
     )
     ends = 2 * inner[:1] - inner[1:2], 2 * inner[-1:] - inner[-2:-1]
     return np.moveaxis(np.concatenate([ends[0], inner, ends[1]]), 0, axis)
+
+
+def _bezier_points(coefficients: np.ndarray, axis: int) -> np.ndarray:
+    """Return the nodes along an axis, and the two Bézier points between them, from coefficients."""
+    c = np.moveaxis(coefficients, axis, 0)
+    nodes = (c[:-2] + 4 * c[1:-1] + c[2:]) / 6
+    left, right = c[1:-2], c[2:-1]
+    points = [nodes, (2 * left + right) / 3, (left + 2 * right) / 3]
+    return np.moveaxis(np.concatenate(points), 0, axis)

@@ -97,7 +97,7 @@ def register_elastic(
         What to do with slow movements of the tissue, which alignment straightens. A number removes
         them from the displacements: movements over more than about this many slices remain in the
         aligned volume. The number is the standard deviation of a Gaussian. ``"remove"`` only
-        removes straight movements, and ``"keep"`` none.
+        removes straight movements, and ``"keep"`` none. Two slices have no trend.
     mask : Volume or numpy.ndarray, optional
         Only voxels with a nonzero mask are compared. A mask has the shape of the stack, and bool or
         integer voxels.
@@ -226,6 +226,12 @@ class _Elastic:
             moved = moved.astype("f4")
             moved = apply_transforms(moved, transforms, bounding_box=True, cval=math.nan)
         factor = -(-max(moved.shape[1:]) // limit)
+        if transforms is not None and factor > max(v.shape[1:]):
+            raise ValueError(
+                f"{name}: transforms place the slices in {moved.shape[1]} x {moved.shape[2]} voxels, "
+                f"and planes downsampled by {factor} have no voxel of them; give transforms that align the "
+                "slices approximately"
+            )
         factors = (1, factor, factor)
         if transforms is None:
             thin = marked_volume(v, of_stack, empty, factors)
@@ -307,7 +313,7 @@ class _Elastic:
                     break
                 linked |= links
                 found = more if splines is None else self._composed(more, splines)
-        if slow is not None and linked.any():
+        if slow is not None and linked.sum() > 2:  # any two slices differ by a straight movement
             found = self._without_trend(found, linked, slow.sigma)
         return self._table(found, matched)
 

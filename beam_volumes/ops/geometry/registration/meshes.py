@@ -87,9 +87,9 @@ class Mesh:
             np.sqrt(2.0) * sparse.kron(first[0], first[1]),
         ]
         stretching = [sparse.kron(first[0], columns), sparse.kron(rows, first[1])]
+        self._stretching = sparse.csr_array(sum(d.T @ d for d in stretching))
         self._stiffness = sparse.csc_array(
-            _BENDING * sum(d.T @ d for d in bending)
-            + _STRETCHING * sum(d.T @ d for d in stretching)
+            _BENDING * sum(d.T @ d for d in bending) + _STRETCHING * self._stretching
         )
 
     def fitted(self, blocks: Blocks, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,9 +109,23 @@ class Mesh:
             residuals = np.linalg.norm(fitted @ at_blocks.T - given, axis=0)
             scale = max(_SCALE, 2 * float(np.median(residuals[weights > 0])))
             robust = weights / (1 + (residuals / scale) ** 2) ** 2
+        agrees = ((weights > 0) & (residuals <= scale)).reshape(self.shape)
+        # Blocks reach to the nodes around their own.
+        self._continue(fitted, ndimage.maximum_filter(agrees, 3, mode="constant").ravel())
         sure = robust.reshape(self.shape)
         sure = sure + _NEAR * ndimage.uniform_filter(sure, 3, mode="constant") + _FAR * sure.mean()
         return fitted.reshape(2, *self.shape), sure
+
+    def _continue(self, fitted: np.ndarray, known: np.ndarray) -> None:
+        """Replace displacements of nodes that are not ``known`` such that the grid stretches least.
+
+        Each is a mean of displacements around it. A grid that bends least would continue slopes instead.
+        """
+        if known.all():
+            return
+        of_others = self._stretching[~known]
+        system = splu(sparse.csc_array(of_others[:, ~known]))
+        fitted[:, ~known] = system.solve(-(of_others[:, known] @ fitted[:, known].T)).T
 
     def _interpolation(self, centres: np.ndarray) -> sparse.csr_array:
         """Return the matrix of linear interpolation at positions between nodes, (positions, nodes)."""
