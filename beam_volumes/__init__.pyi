@@ -2263,8 +2263,8 @@ def blob_dog(
     all blobs of the volume, so it does not depend on slabs.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is four times the
-    largest scale, up to ``sigma_ratio * max_sigma``. One worker collects all peaks, about 300 bytes
-    each.
+    largest scale, up to ``sigma_ratio * max_sigma``. Peaks are compared in a tree, and a step needs
+    about 300 bytes for each of its peaks.
 
     References
     ----------
@@ -2345,7 +2345,8 @@ def blob_doh(
     scikit-image moves or clips the boxes, and replaces negative sums with 0.
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. The halo is about 1.5 times
-    ``max_sigma``. One worker collects all peaks, about 300 bytes each.
+    ``max_sigma``. Peaks are compared in a tree, and a step needs about 300 bytes for each of its
+    peaks.
 
     References
     ----------
@@ -2430,7 +2431,7 @@ def blob_log(
 
     One sweep, or two with ``threshold_rel`` or without ``threshold``. All scales are computed in
     the same sweep. The halo is four times ``max_sigma``, so downsample volumes with large blobs.
-    One worker collects all peaks, about 300 bytes each.
+    Peaks are compared in a tree, and a step needs about 300 bytes for each of its peaks.
 
     References
     ----------
@@ -6562,8 +6563,9 @@ def fuse(
         appear once. For all blending but ``"max"`` and ``"first"``.
     content_sigma : float, str or sequence of these, optional
         For ``weights="content"``: the standard deviation of the Gaussian that computes the local
-        mean, in voxels or as a length; 4 voxels by default. Squared deviations are smoothed with
-        twice this. Use about the size of the smallest details.
+        mean, in voxels or as a length; 4 voxels by default. The largest must be from 0.2 to 64
+        voxels. Squared deviations are smoothed with twice this. Use about the size of the smallest
+        details.
     per_frame : bool, default: False
         Whether the tiles move in time: ``transforms`` is then a list of transforms of all tiles, one
         for each time point. Otherwise, all time points have the same transforms.
@@ -11675,8 +11677,9 @@ def peak_local_max(
     Peaks and their order are identical to scikit-image's, which returns the positions as an array.
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
     second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
-    single intensity, only single voxels are peaks. One worker collects all peaks, about 300 bytes
-    each; if memory is too small, an error is raised.
+    single intensity, only single voxels are peaks. Peaks are compared in a tree. The largest step
+    holds the peaks near the ends of some ranges of slices, about 300 bytes each, or all peaks of the
+    volume with ``labels``. If memory is too small for them, an error is raised.
 
     References
     ----------
@@ -13096,7 +13099,7 @@ def register_elastic(
     the median of their neighbours are not used. The other ones move the nodes of a grid that resists
     bending. At each node, the displacements of all slices are then solved together, and pairs that
     disagree with others lose weight. Slices are deformed and compared a second time, which finds
-    what is left.
+    the remaining errors.
 
     Displacements are relative to the transforms: with ``trend="keep"``, their mean at each node is
     0. Only differences of slices are known, so slow movements of the tissue cannot be distinguished
