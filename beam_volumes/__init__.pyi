@@ -6652,8 +6652,9 @@ def fuse(
         appear once. For all blending but ``"max"`` and ``"first"``.
     content_sigma : float, str or sequence of these, optional
         For ``weights="content"``: the standard deviation of the Gaussian that computes the local
-        mean, in voxels or as a length; 4 voxels by default. Squared deviations are smoothed with
-        twice this. Use about the size of the smallest details.
+        mean, in voxels or as a length; 4 voxels by default. The largest must be from 0.2 to 64
+        voxels. Squared deviations are smoothed with twice this. Use about the size of the smallest
+        details.
     per_frame : bool, default: False
         Whether the tiles move in time: ``transforms`` is then a list of transforms of all tiles, one
         for each time point. Otherwise, all time points have the same transforms.

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 import tracemalloc
 from pathlib import Path
 
@@ -246,6 +247,35 @@ def test_two_images_are_aligned_in_the_bytes_that_are_planned(shape):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak <= images._bytes(fixed.size)
+
+
+def test_the_channel_of_tiles(tmp_path, monkeypatch, capsys):
+    """By number or name on the command line and in a recipe; names may be numbers in quotes."""
+    monkeypatch.chdir(tmp_path)
+    film, rng = tissue(60, 100).astype("u1"), np.random.default_rng(0)
+    for k, x in enumerate((0, 42)):
+        tile = film[:, x : x + 58]
+        both = bv.stack([rng.integers(0, 255, tile.shape, "u1"), tile], names=["405", "488"])
+        bv.compute(both.to(f"{k}.zarr"))
+    Path("tiles.csv").write_text("path,y,x\n0.zarr,0,0\n1.zarr,0,40\n")
+    words = ["register-tiles", "tiles.csv", "--max-shift", "6", "--quiet"]
+    tables = []
+    for channel in ("1", "-1", "'488'"):
+        assert main([*words, f"--channel={channel}", "-o", "t.csv", "--overwrite"]) == 0
+        by_recipe(
+            f"input: tiles.csv\nregister: {{register_tiles: {{channel: {channel}, max_shift: 6, "
+            "table: r.csv, report: r.html}}\nsteps: {fuse: {transforms: r.csv}}\noutput: o.zarr"
+        )
+        assert bv.open("o.zarr").channels == ("405", "488")
+        tables += [Path("t.csv").read_text(), Path("r.csv").read_text()]
+        for name in ("r.csv", "r.html"):
+            Path(name).unlink()
+        shutil.rmtree("o.zarr")
+    assert len(set(tables)) == 1
+    for channel, says in (("488", "a name needs quotes: '488'"), ("1.5", "neither a number nor")):
+        capsys.readouterr()
+        assert main([*words, "--channel", channel]) == 2
+        assert says in capsys.readouterr().err
 
 
 def test_keypoints_of_rotated_slices(tmp_path, monkeypatch):

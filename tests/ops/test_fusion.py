@@ -396,15 +396,26 @@ def test_time_points_are_fused_one_by_one(tmp_path, dtype):
     np.testing.assert_array_equal(bv.open(out), got)
 
 
-def test_the_plan_covers_the_time_point_with_most_tiles_in_a_block():
+def test_the_plan_covers_the_time_point_that_needs_most_memory(monkeypatch):
+    """With most tiles in a block, or the widest margins around it."""
+    from beam_volumes.storage.sources import tiles as sources
+
     tile = bv.open(np.zeros((2, 40, 40, 40), "u1"), axes="tzyx")
     apart = [(0, 0, 0), (40, 0, 0), (0, 40, 0), (0, 0, 40)]
     together = [(0, 0, 0)] * 4
     moving = bv.fuse([tile] * 4, [apart, together], per_frame=True)
-    needed = [moving[t].node.source.reader.voxels_needed for t in range(2)]
-    assert needed[0] == needed[1] == 4 * 40**3
+    needed = [moving[t].node.source.reader.decode_bytes for t in range(2)]
+    assert needed[0] == needed[1] > 4 * 40**3
     smaller = bv.fuse([tile] * 4, apart)
     assert smaller.node.source.decode_bytes == moving.node.source.decode_bytes
+    monkeypatch.setattr(sources, "CONTENT_BYTES", 1 << 12)
+    scaled = [np.diag(np.full(3, scale)) for scale in (1, 0.2)]
+    how = {"weights": "content", "content_sigma": 1, "shape": (40, 40, 40)}
+    found = [
+        bv.fuse([tile], sets, per_frame=True, **how).node.source.decode_bytes
+        for sets in ([scaled[:1]] * 2, [scaled[1:]] * 2, [scaled[:1], scaled[1:]])
+    ]
+    assert found[0] < found[1] == found[2]
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "f4", "f8"])
@@ -428,6 +439,9 @@ def test_local_variances_are_scipys(dtype):
     marked = np.where(valid, array, np.nan) if dtype[0] == "f" else array
     np.testing.assert_allclose(local_variance(marked, valid, sigmas), expected, 1e-4)
     assert not local_variance(np.full((3, 4, 5), 7, dtype), None, (1, 1, 1)).any()
+    if dtype == "f8":
+        large = bv.fuse([exact * 1e200] * 2, [(0, 0, 0)] * 2, weights="content")
+        np.testing.assert_allclose(large, exact * 1e200)
 
 
 @dtypes_drawn(["u1", "u2", "i4", "f4", "f8"])
@@ -448,6 +462,8 @@ def test_weights_by_content_are_the_same_in_any_slabs(dtypes, data):
         for t, v in zip(tiles, valid, strict=True)
     ]
     how = {"blending": blending, "order": order, "fill": 3}
+    if blending == "linear":
+        how["blend_width"] = data.draw(st.sampled_from([None, (2, 1.5, 4), (0.5, 1, 99)]), "width")
     fused = bv.fuse(tiles, places, mask=masks, weights="content", content_sigma=sigma, **how)
     n = len(tiles)
     expected = reference(
@@ -614,8 +630,25 @@ REFUSED = {
     "content_sigma=2 has no effect without weights=": lambda v: bv.fuse(
         [v], [(0, 0, 0)], content_sigma=2
     ),
-    "content_sigma=0 is not between 0 and 64 voxels": lambda v: bv.fuse(
+    "content_sigma=0 has a largest value of 0 voxels; use 0.2 to 64 voxels": lambda v: bv.fuse(
         [v], [(0, 0, 0)], weights="content", content_sigma=0
+    ),
+    "content_sigma='1 nm' has a largest value of 0.1 voxels": lambda v: bv.fuse(
+        [v.with_space(voxel_size=10, unit="nm")],
+        [(0, 0, 0)],
+        weights="content",
+        content_sigma="1 nm",
+    ),
+    "content_sigma='1e400 nm' is not a length": lambda v: bv.fuse(
+        [v.with_space(voxel_size=10, unit="nm")],
+        [(0, 0, 0)],
+        weights="content",
+        content_sigma="1e400 nm",
+    ),
+    r"transforms=array\(3\) is neither a list": lambda v: bv.fuse([v], np.array(3)),
+    "transforms has the type ndarray": lambda v: bv.fuse([_movie(2)], np.array(3), per_frame=True),
+    r"transforms\[1\]=None, but tiles have one origin": lambda v: bv.fuse(
+        [_movie(2)], [[(0, 0, 0)], None], per_frame=True
     ),
     "does not go with blending='first'": lambda v: bv.fuse(
         [v], [(0, 0, 0)], weights="content", blending="first"

@@ -26,6 +26,7 @@ from beam_volumes.sweep import device, devices
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.stage import Block, with_blocks
 from tests.kernels import twins_on_host
+from tests.kernels.rings import with_scratch
 
 STREAMS = "incoming", "computing", "outgoing"
 
@@ -364,7 +365,7 @@ def run(kernel, *arguments, stream):
         host = getattr(import_module(f"beam_volumes.kernels.{module}"), name)
     arguments = [a.own if isinstance(a, Hidden) else a for a in arguments]
     arguments = with_blocks(arguments, lambda block: opened(block).as_rows)
-    stream.driver.start(stream, partial(host, *arguments))
+    stream.driver.start(stream, partial(host, *with_scratch(host, arguments)))
 
 
 def compute(parts, inputs, out, y0, y1, nx, values):

@@ -17,6 +17,8 @@ from beam_volumes.kernels.jit import kernel
 _TRUNCATE = 3.0
 #: The deviation from the local mean, relative to it, that may be a rounding error.
 _ROUNDING = 2.0**-16
+#: The largest squared deviation, so that sums of weighted voxels are finite.
+_MAX_SQUARE = 1e100
 #: Arrays of the size of the voxels that `local_variance` needs.
 ARRAYS = 7
 
@@ -47,16 +49,17 @@ def local_variance(
     """
     dtype = content_dtype(voxels.dtype)
     wide, scratch = [2 * s for s in sigmas], np.empty(voxels.shape, dtype)
+    limits = dtype.type(_ROUNDING), dtype.type(min(_MAX_SQUARE, float(np.finfo(dtype).max)))
     if valid is None:
         result = voxels.astype(dtype)
         mean = _smoothed(result.copy(), sigmas, scratch)
-        _deviate(result.reshape(-1), mean.reshape(-1), dtype.type(_ROUNDING))
+        _deviate(result.reshape(-1), mean.reshape(-1), *limits)
         return _smoothed(result, wide, scratch)
     share = valid.astype(dtype)
     result = np.where(valid, voxels, 0).astype(dtype)
     mean = _smoothed(result.copy(), sigmas, scratch)
     _divide(mean.reshape(-1), _smoothed(share.copy(), sigmas, scratch).reshape(-1))
-    _deviate(result.reshape(-1), mean.reshape(-1), dtype.type(_ROUNDING))
+    _deviate(result.reshape(-1), mean.reshape(-1), *limits)
     result *= share
     del mean
     result = _smoothed(result, wide, scratch)
@@ -103,11 +106,11 @@ def _smooth(array, weights, index, line, out):
 
 
 @kernel
-def _deviate(values, means, rounding):
+def _deviate(values, means, rounding, largest):
     """Replace values by the square of their difference from means; rounding errors are 0."""
     for i in range(values.size):
         d = values[i] - means[i]
-        values[i] = d * d if abs(d) > rounding * abs(means[i]) else 0
+        values[i] = min(d * d, largest) if abs(d) > rounding * abs(means[i]) else 0
 
 
 @kernel

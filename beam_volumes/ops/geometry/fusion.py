@@ -16,7 +16,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
 from beam_volumes.ops.geometry.computed_tiles import tile_source
 from beam_volumes.ops.geometry.rearrange import check_indexable, refuse_empty
-from beam_volumes.ops.geometry.transforms import matrices_of
+from beam_volumes.ops.geometry.transforms import is_listed, matrices_of
 from beam_volumes.ops.geometry.validity import masks_of, nodata_of
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import constant_in, triple
@@ -26,8 +26,8 @@ from beam_volumes.storage.sources.tiles import fused, inverted
 
 #: Positions that are this close to a whole voxel, in voxels, are rounded to it.
 _WHOLE = 1e-6
-#: The largest standard deviation of weights by content, in voxels.
-_MAX_SIGMA = 64
+#: The standard deviations of weights by content, in voxels: narrower means are the voxel itself.
+_MIN_SIGMA, _MAX_SIGMA = 0.2, 64
 
 
 @documented
@@ -94,8 +94,9 @@ def fuse(
         appear once. For all blending but ``"max"`` and ``"first"``.
     content_sigma : float, str or sequence of these, optional
         For ``weights="content"``: the standard deviation of the Gaussian that computes the local
-        mean, in voxels or as a length; 4 voxels by default. Squared deviations are smoothed with
-        twice this. Use about the size of the smallest details.
+        mean, in voxels or as a length; 4 voxels by default. The largest must be from 0.2 to 64
+        voxels. Squared deviations are smoothed with twice this. Use about the size of the smallest
+        details.
     per_frame : bool, default: False
         Whether the tiles move in time: ``transforms`` is then a list of transforms of all tiles, one
         for each time point. Otherwise, all time points have the same transforms.
@@ -331,15 +332,19 @@ def _sets(transforms: Any, times: int, per_frame: bool) -> list[tuple[Any, str]]
         raise ValueError(
             "fuse: per_frame=True needs tiles with a time axis; without it, give one set of transforms"
         )
-    is_list = isinstance(transforms, Sequence | np.ndarray) and not isinstance(
-        transforms, str | bytes
-    )
+    is_list = is_listed(transforms)
     if not is_list or len(transforms) != times:
         given = f"{len(transforms)} entries" if is_list else f"the type {type(transforms).__name__}"
         raise ValueError(
             f"fuse: per_frame=True needs a list of {times} sets of transforms, one for each time point, and "
             f"transforms has {given}"
         )
+    for t, given in enumerate(transforms):
+        if given is None:
+            raise TypeError(
+                f"fuse: transforms[{t}]=None, but tiles have one origin for all time points; give "
+                "transforms, or transforms=None without per_frame"
+            )
     return [(given, f"transforms[{t}]") for t, given in enumerate(transforms)]
 
 
@@ -388,10 +393,10 @@ def _sigmas(
         visible = list(v.space.visible)
         given = 4.0 if content_sigma is None else content_sigma
         z, y, x = par.lengths(v, given, visible, "content_sigma")
-        if not any((z, y, x)) or max(z, y, x) > _MAX_SIGMA:
+        if not _MIN_SIGMA <= max(z, y, x) <= _MAX_SIGMA:
             raise ValueError(
-                f"fuse: content_sigma={content_sigma!r} is not between 0 and {_MAX_SIGMA} voxels; larger "
-                "details need a downsampled volume"
+                f"fuse: content_sigma={content_sigma!r} has a largest value of {max(z, y, x):.3g} voxels; "
+                f"use {_MIN_SIGMA} to {_MAX_SIGMA} voxels, and downsample the volume for larger details"
             )
         found.add((z, y, x))
     if len(found) > 1:

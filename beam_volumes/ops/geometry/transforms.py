@@ -36,7 +36,7 @@ def matrices_of(
         transforms = table_of(transforms, name, what)
     if (table := columns_of(transforms, f"{name}: {what}")) is not None:
         transforms = _of_columns(table, axes, name, what)
-    if not isinstance(transforms, Sequence | np.ndarray) or isinstance(transforms, bytes):
+    if not is_listed(transforms):
         raise TypeError(
             f"{name}: {what}={transforms!r} is neither a list of positions or matrices nor a table"
         )
@@ -78,6 +78,13 @@ def matrices_of(
             f"{name}: {what}[{t}] has no inverse, so the extent along some axis would be zero"
         )
     return matrices, places
+
+
+def is_listed(given: Any) -> bool:
+    """Whether an object is a sequence or an array with a first axis."""
+    if isinstance(given, np.ndarray):
+        return given.ndim > 0
+    return isinstance(given, Sequence) and not isinstance(given, str | bytes)
 
 
 def _equal_shapes(transforms: Any, name: str, what: str) -> Iterator[tuple[int, np.ndarray]]:

@@ -222,7 +222,7 @@ def is_length(text: str) -> bool:
 def _measure(text: str, name: str) -> tuple[Fraction, str, int]:
     """The number, unit and power of a text such as ``"15 nm"`` or ``"2 um^3"``."""
     match = re.fullmatch(
-        r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d]+)(?:\^([23]))?\s*", text
+        r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)\s*([^\W\d]+)(?:\^([23]))?\s*", text
     )
     try:
         unit = unit_name(match[2]) if match else None

@@ -47,7 +47,7 @@ class TilesReader(TokenOfFields):
     fill: float
     cell: Triple  #: The shape that is read and blended at a time
     width: np.ndarray  #: (tiles, 3); where weights become 1: see `kernels.geometry.fusion.blend`
-    #: The voxels of tiles that a cell needs at most in other time points, which share the plan
+    #: The largest ``decode_bytes`` of other time points, which share the plan
     reserved: int = 0
 
     @cached_property
@@ -73,8 +73,12 @@ class TilesReader(TokenOfFields):
 
     @cached_property
     def decode_bytes(self) -> int:
+        return max(self.reserved, self._own_bytes)
+
+    @property
+    def _own_bytes(self) -> int:
         """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
-        voxels = self.voxels_needed + math.prod(self.cell)
+        voxels = self._voxels_of_cells[0] + math.prod(self.cell)
         # Plans count the result twice, as measured for decoders. Computed tiles do not need twice as much.
         return voxels * self._itemsize + self._bytes_at_a_time // 2
 
@@ -211,11 +215,6 @@ class TilesReader(TokenOfFields):
         return np.array([part.read_unit for part in self.parts], np.int64)[self.which]
 
     @property
-    def voxels_needed(self) -> int:
-        """The voxels of tiles that a cell needs at most, of all time points."""
-        return max(self.reserved, self._voxels_of_cells[0])
-
-    @property
     def _itemsize(self) -> int:
         return max(kernel_dtype(d).itemsize for d in (self.parts[0].dtype, self.dtype))
 
@@ -242,8 +241,8 @@ class ValidTilesReader(TilesReader):
     def sources(self) -> tuple[Source, ...]:
         return (*self.parts, *self.masks)
 
-    @cached_property
-    def decode_bytes(self) -> int:
+    @property
+    def _own_bytes(self) -> int:
         """Also the distances of all voxels, and the voxels and the mask of a tile with a margin."""
         margin = int(self._boxes.prod(axis=1).max())
         read = self.masks if self.nodata is None and self.sigmas is None else self.sources
@@ -251,8 +250,8 @@ class ValidTilesReader(TilesReader):
         if self.sigmas is not None:
             itemsize = content_dtype(self.parts[0].dtype).itemsize
             each += ARRAYS * itemsize
-            content = self.voxels_needed * itemsize
-        return super().decode_bytes + self.voxels_needed + content + margin * each
+            content = self._voxels_of_cells[0] * itemsize
+        return super()._own_bytes + self._voxels_of_cells[0] + content + margin * each
 
     @property
     def _bytes_at_a_time(self) -> int:
@@ -424,7 +423,7 @@ def fused(
     if leading:
         frames = FramesReader(reader, *matrices, (0, leading[0]))
         if len(matrices[0]) > 1:
-            needed = max(frames.point(k).voxels_needed for k in range(leading[0]))
+            needed = max(frames.point(k).decode_bytes for k in range(leading[0]))
             frames = replace(frames, whole=replace(reader, reserved=needed))
     return Source(
         name=f"fusion of {len(which)} tiles ({parts[0].name}, ...)",

@@ -285,6 +285,8 @@ def of_channel(tiles: Sequence[Volume], channel: Any, name: str) -> list[Volume]
             found.append(tile.sel(c=channel))
         except (ValueError, IndexError):
             has = f"the channels {', '.join(tile.channels)}"
+            if str(channel) in tile.channels:
+                has += f"; a number counts channels, and a name needs quotes: '{channel}'"
             if not tile.space.has_channels:
                 has = "no channel axis"
             raise ValueError(
@@ -529,10 +531,16 @@ class TilePairs:
 
     def needs(self) -> Needs:
         """Return what the comparison of all pairs needs."""
-        boxes = []
+        boxes, images = [], []  # that are read; that are compared
         for pair in self.pairs:
             both = self._boxes(*pair)
             factors = _factors([s.stop - s.start for s in both[0]])
+            images += [
+                math.prod(
+                    -(-(s.stop - s.start) // int(f)) for s, f in zip(box, factors, strict=True)
+                )
+                for box in both
+            ]
             boxes.append((pair[0], both[0], factors))
             if np.array_equal(*self.linear[list(pair)]):
                 boxes.append((pair[1], both[1], factors))
@@ -545,9 +553,13 @@ class TilePairs:
         # A sweep with a mask or a value to leave out needs more memory.
         is_marked = [self.masks[k] is not None or self.nodata[k] is not None for k, *_ in boxes]
         largest = max(range(len(boxes)), key=lambda n: voxels[n] * (2 if is_marked[n] else 1))
+        # The part of a tile that is resampled, too, which may be larger than both images.
         compared = max(
-            math.prod((-(-np.array(size) // factors)).tolist())
-            for size, (*_, factors) in zip(sizes, boxes, strict=True)
+            *images,
+            *(
+                math.prod((-(-np.array(size) // factors)).tolist())
+                for size, (*_, factors) in zip(sizes, boxes, strict=True)
+            ),
         )
         return Needs(
             self._compared(*boxes[largest]),
