@@ -401,8 +401,8 @@ def test_the_plan_covers_the_time_point_with_most_tiles_in_a_block():
     apart = [(0, 0, 0), (40, 0, 0), (0, 40, 0), (0, 0, 40)]
     together = [(0, 0, 0)] * 4
     moving = bv.fuse([tile] * 4, [apart, together], per_frame=True)
-    needed = [moving[t].node.source.reader.voxels_needed for t in range(2)]
-    assert needed[0] == needed[1] == 4 * 40**3
+    needed = [moving[t].node.source.reader.needed for t in range(2)]
+    assert needed[0] == needed[1] == (4 * 40**3, 4)
     smaller = bv.fuse([tile] * 4, apart)
     assert smaller.node.source.decode_bytes == moving.node.source.decode_bytes
 

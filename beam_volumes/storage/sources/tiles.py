@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorstore as ts
@@ -17,6 +17,7 @@ from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.geometry.content import ARRAYS, content_dtype, local_variance, radii
 from beam_volumes.kernels.geometry.fusion import BLENDINGS, blend, tile_boxes, voxels_of_cells
 from beam_volumes.kernels.geometry.masked_fusion import FADE, blend_valid, fade
+from beam_volumes.kernels.scratch import arrays, nbytes
 from beam_volumes.storage.places.context import callback, threads, waiting_context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec
@@ -47,10 +48,11 @@ class TilesReader(TokenOfFields):
     fill: float
     cell: Triple  #: The shape that is read and blended at a time
     width: np.ndarray  #: (tiles, 3); where weights become 1: see `kernels.geometry.fusion.blend`
-    #: The voxels of tiles that a cell needs at most in other time points, which share the plan
-    reserved: int = 0
+    #: Voxels of tiles, and tiles, that a cell needs at most in other time points, which share the plan
+    reserved: tuple[int, int] = (0, 0)
 
     _margin = 0  #: Voxels around a box of a tile that are read as well.
+    _kernel: ClassVar[Any] = staticmethod(blend)
 
     @cached_property
     def portable(self) -> bool:
@@ -70,10 +72,12 @@ class TilesReader(TokenOfFields):
 
     @cached_property
     def decode_bytes(self) -> int:
-        """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
-        voxels = self.voxels_needed + math.prod(self.cell)
+        """The bytes of the voxels of tiles, of the result, of a chunk and of the kernel, for one cell."""
+        voxels, tiles = self.needed
+        scratch = nbytes(self._kernel.scratch(tiles, self.cell[2]))
         # Plans count the result twice, as measured for decoders. Computed tiles do not need twice as much.
-        return voxels * self._itemsize + self._bytes_at_a_time // 2
+        voxels += math.prod(self.cell)
+        return voxels * self._itemsize + self._bytes_at_a_time // 2 + scratch
 
     @property
     def _bytes_at_a_time(self) -> int:
@@ -99,7 +103,7 @@ class TilesReader(TokenOfFields):
     def times_read(self) -> float:
         """How often the chunks of the tiles are read for the whole volume, on average."""
         needed = -(-self._extent // self._chunk) * self._chunk
-        return float(self._voxels_of_cells[1] / needed.prod(axis=1).sum())
+        return float(self._voxels_of_cells[2] / needed.prod(axis=1).sum())
 
     @property
     def remark(self) -> str:
@@ -170,6 +174,7 @@ class TilesReader(TokenOfFields):
             self.width[tiles],
             self.fill,
             result,
+            arrays(self._kernel.scratch(len(tiles), result.shape[2])),
         )
         out[...] = result
 
@@ -179,7 +184,7 @@ class TilesReader(TokenOfFields):
         """Read boxes of tiles into parts of ``data``, and return the kernel that blends it."""
         for t, box, into in parts:
             into[...] = _voxels(self.parts[self.which[t]], box)
-        return partial(blend, data)
+        return partial(self._kernel, data)
 
     def _near(self, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """Return the tiles that may overlap a box, in order, by their range along one axis."""
@@ -208,17 +213,18 @@ class TilesReader(TokenOfFields):
         return np.array([part.read_unit for part in self.parts], np.int64)[self.which]
 
     @property
-    def voxels_needed(self) -> int:
-        """The voxels of tiles that a cell needs at most, of all time points."""
-        return max(self.reserved, self._voxels_of_cells[0])
+    def needed(self) -> tuple[int, int]:
+        """The voxels of tiles, and the tiles, that a cell needs at most, of all time points."""
+        voxels, tiles, _ = self._voxels_of_cells
+        return max(self.reserved[0], voxels), max(self.reserved[1], tiles)
 
     @property
     def _itemsize(self) -> int:
         return max(kernel_dtype(d).itemsize for d in (self.parts[0].dtype, self.dtype))
 
     @cached_property
-    def _voxels_of_cells(self) -> tuple[int, int]:
-        """The voxels of tiles that a cell needs at most, and those in chunks of all cells."""
+    def _voxels_of_cells(self) -> tuple[int, int, int]:
+        """The voxels and the number of tiles that a cell needs at most; voxels in chunks of all cells."""
         order = np.argsort(self.bounds[:, 0, 0], kind="stable")
         where = self.bounds, self.inverse, self.shift, self._extent, self.order, self._chunk
         return voxels_of_cells(np.array(self.shape), np.array(self.cell), order, *where)
@@ -235,6 +241,8 @@ class ValidTilesReader(TilesReader):
     #: Standard deviations of `kernels.geometry.content`, if weights depend on content
     sigmas: tuple[float, float, float] | None = None
 
+    _kernel = staticmethod(blend_valid)
+
     @property
     def sources(self) -> tuple[Source, ...]:
         return (*self.parts, *self.masks)
@@ -248,8 +256,8 @@ class ValidTilesReader(TilesReader):
         if self.sigmas is not None:
             itemsize = content_dtype(self.parts[0].dtype).itemsize
             each += ARRAYS * itemsize
-            content = self.voxels_needed * itemsize
-        return super().decode_bytes + self.voxels_needed + content + margin * each
+            content = self.needed[0] * itemsize
+        return super().decode_bytes + self.needed[0] + content + margin * each
 
     @property
     def _bytes_at_a_time(self) -> int:
@@ -309,7 +317,7 @@ class ValidTilesReader(TilesReader):
             distances = valid.view(np.uint8)
             fade(distances)
             where[...] = distances[inner]
-        return partial(blend_valid, data, near, content)
+        return partial(self._kernel, data, near, content)
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,8 +430,9 @@ def fused(
     if leading:
         frames = FramesReader(reader, *matrices, (0, leading[0]))
         if len(matrices[0]) > 1:
-            needed = max(frames.point(k).voxels_needed for k in range(leading[0]))
-            frames = replace(frames, whole=replace(reader, reserved=needed))
+            needed = [frames.point(k).needed for k in range(leading[0])]
+            voxels, tiles = (max(each) for each in zip(*needed, strict=True))
+            frames = replace(frames, whole=replace(reader, reserved=(voxels, tiles)))
     return Source(
         name=f"fusion of {len(which)} tiles ({parts[0].name}, ...)",
         shape=shape,
