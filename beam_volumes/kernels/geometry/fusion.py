@@ -10,6 +10,7 @@ import numpy as np
 from beam_volumes.kernels.casting import one_nan, rounded
 from beam_volumes.kernels.elementary.angles import cos_value
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import Scratch, needs
 
 #: Blending modes by number.
 BLENDINGS = {"linear": 0, "cosine": 1, "max": 2, "mean": 3, "first": 4}
@@ -70,16 +71,16 @@ def tile_boxes(start, stop, bounds, inverse, shift, extent, order):
 
 @kernel
 def voxels_of_cells(shape, cell, by_layer, bounds, inverse, shift, extent, order, chunk):
-    """The voxels of tiles that a cell of the result needs at most, and those in chunks of all cells.
+    """The voxels of tiles and the tiles that a cell needs at most, and the voxels in chunks of all cells.
 
     ``by_layer``: the tiles, sorted by first position along z. ``chunk``, int64 (tiles, 3): shapes of chunks.
     """
     low, high, box = np.empty(3, np.int64), np.empty(3, np.int64), np.empty((3, 2), np.int64)
     layers, rows, cols = -(-shape[0] // cell[0]), -(-shape[1] // cell[1]), -(-shape[2] // cell[2])
-    needed = np.empty((rows, cols), np.int64)
-    maximum = total = first = 0
+    needed = np.empty((2, rows, cols), np.int64)
+    maximum = tiles = total = first = 0
     for z in range(layers):
-        needed[:, :] = 0
+        needed[:, :, :] = 0
         start, stop = z * cell[0], min((z + 1) * cell[0], shape[0])
         while first < len(by_layer) and bounds[by_layer[first], 0, 1] <= start:
             first += 1
@@ -105,10 +106,11 @@ def voxels_of_cells(shape, cell, by_layer, bounds, inverse, shift, extent, order
                         c = chunk[t, a]
                         voxels *= box[a, 1] - box[a, 0]
                         chunks *= ((box[a, 1] - 1) // c - box[a, 0] // c + 1) * c
-                    needed[y, x] += voxels
+                    needed[0, y, x] += voxels
+                    needed[1, y, x] += 1
                     total += chunks
-        maximum = max(maximum, needed.max())
-    return maximum, total
+        maximum, tiles = max(maximum, needed[0].max()), max(tiles, needed[1].max())
+    return maximum, tiles, total
 
 
 @kernel
@@ -188,20 +190,31 @@ def _is_scaled(inverse):
     return True
 
 
+def row_of_sums(tiles: int, cols: int) -> Scratch:
+    """The sums of weighted values, of weights, and the latest value of a row; and the number of its tiles."""
+    return ((3, cols), np.float64), ((cols,), np.int64)
+
+
+def _scratch(tiles: int, cols: int) -> Scratch:
+    """A row of sums, and the results of `_along_x` for some tiles."""
+    along_x = ((tiles, cols), np.float64)
+    return *row_of_sums(tiles, cols), along_x, along_x, ((tiles,), np.bool_)
+
+
+@needs(_scratch)
 @kernel
 def blend(
     data, begins, boxes, bounds, inverse, shift, extent, gain, offset, start, order, blending, width,
-    fill, out,
+    fill, out, scratch,
 ):  # fmt: skip
     """Blend parts of tiles into a box of the result, at ``start``, which is ``fill`` where no tile is."""
     # ``data`` has the voxels of all parts, in C order one after the other; part t begins at ``begins[t]`` and
     # has the voxels ``boxes[t]`` of its tile. ``fill`` is float64. ``width``, float64 (parts, 3), is that
     # of `_weight`. ``out`` is C-contiguous, of three axes.
-    depth, rows, cols = out.shape
-    sums = np.empty((3, cols), np.float64)  # of weighted values, of weights, and the latest value
-    count = np.empty(cols, np.int64)
-    places, factors, is_scaled = _along_x(
-        bounds, inverse, shift, extent, start[2], order, blending, width, cols
+    depth, rows, _ = out.shape
+    sums, count, places, factors, is_scaled = scratch
+    _along_x(
+        bounds, inverse, shift, extent, start[2], order, blending, width, places, factors, is_scaled
     )
     for k in range(depth):
         z = start[0] + k
@@ -245,20 +258,19 @@ def _finish(sums, count, fill, row):
 
 
 @kernel
-def _along_x(bounds, inverse, shift, extent, x0, order, blending, width, cols):
+def _along_x(
+    bounds, inverse, shift, extent, x0, order, blending, width, places, factors, is_scaled
+):
     """For each column and tile: its coordinate, or -1 outside, and its factor of the weight."""
-    places = np.full((len(bounds), cols), -1.0)
-    factors = np.ones((len(bounds), cols))
-    is_scaled = np.zeros(len(bounds), np.bool_)
     for t in range(len(bounds)):
         is_scaled[t] = _is_scaled(inverse[t])
         n = extent[t, 2]
-        for x in range(cols if is_scaled[t] else 0):
+        for x in range(places.shape[1] if is_scaled[t] else 0):
             u = shift[t, 2] + inverse[t, 2, 2] * (x0 + x)
+            places[t, x] = -1.0
             if -0.5 <= u < n - 0.5:
                 places[t, x] = np.floor(u + 0.5) if order == 0 else min(max(u, 0.0), n - 1.0)
                 factors[t, x] = _weight(u, n, blending, width[t, 2])
-    return places, factors, is_scaled
 
 
 @row_kernel

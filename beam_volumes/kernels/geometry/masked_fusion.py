@@ -9,8 +9,17 @@ it. Weights also decrease to zero towards voxels that are not valid.
 import numpy as np
 
 from beam_volumes.kernels.elementary.angles import cos_value
-from beam_volumes.kernels.geometry.fusion import _add, _finish, _lines, _located, _value, _weight
+from beam_volumes.kernels.geometry.fusion import (
+    _add,
+    _finish,
+    _lines,
+    _located,
+    _value,
+    _weight,
+    row_of_sums,
+)
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.scratch import needs
 
 #: The distance of a voxel to the nearest one that is not valid, from which its weight does not decrease.
 FADE = 8
@@ -118,19 +127,19 @@ def _add_row(
         _add(value * gain + offset, weight, x, blending, sums, count)
 
 
+@needs(row_of_sums)
 @kernel
 def blend_valid(
     data, near, content, begins, boxes, bounds, inverse, shift, extent, gain, offset, start, order, blending,
-    width, fill, out,
+    width, fill, out, scratch,
 ):  # fmt: skip
     """Blend valid voxels of tiles into a box of the result, with the parameters of `blend`.
 
     ``near`` has the result of `fade` for each voxel of ``data``. ``content`` has a factor of the weight for
     each voxel; without factors, it is empty.
     """
-    depth, rows, cols = out.shape
-    sums = np.empty((3, cols), np.float64)
-    count = np.empty(cols, np.int64)
+    depth, rows, _ = out.shape
+    sums, count = scratch
     for k in range(depth):
         z = start[0] + k
         for r in range(rows):

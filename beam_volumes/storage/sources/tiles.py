@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorstore as ts
@@ -17,6 +17,7 @@ from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.geometry.content import ARRAYS, content_dtype, local_variance, radii
 from beam_volumes.kernels.geometry.fusion import BLENDINGS, blend, tile_boxes, voxels_of_cells
 from beam_volumes.kernels.geometry.masked_fusion import FADE, blend_valid, fade
+from beam_volumes.kernels.scratch import arrays, nbytes
 from beam_volumes.storage.places.context import callback, threads, waiting_context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec
@@ -50,6 +51,8 @@ class TilesReader(TokenOfFields):
     #: The largest ``decode_bytes`` of other time points, which share the plan
     reserved: int = 0
 
+    _kernel: ClassVar[Any] = staticmethod(blend)
+
     @cached_property
     def _margin(self) -> np.ndarray:
         """The voxels around a box of a tile that are read, along each axis."""
@@ -77,10 +80,12 @@ class TilesReader(TokenOfFields):
 
     @property
     def _own_bytes(self) -> int:
-        """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
-        voxels = self._voxels_of_cells[0] + math.prod(self.cell)
+        """The bytes of the voxels of tiles, of the result, of a chunk and of the kernel, for one cell."""
+        voxels, tiles, _ = self._voxels_of_cells
+        scratch = nbytes(self._kernel.scratch(tiles, self.cell[2]))
         # Plans count the result twice, as measured for decoders. Computed tiles do not need twice as much.
-        return voxels * self._itemsize + self._bytes_at_a_time // 2
+        voxels += math.prod(self.cell)
+        return voxels * self._itemsize + self._bytes_at_a_time // 2 + scratch
 
     @property
     def _bytes_at_a_time(self) -> int:
@@ -106,7 +111,7 @@ class TilesReader(TokenOfFields):
     def times_read(self) -> float:
         """How often the chunks of the tiles are read for the whole volume, on average."""
         needed = -(-self._extent // self._chunk) * self._chunk
-        return float(self._voxels_of_cells[1] / needed.prod(axis=1).sum())
+        return float(self._voxels_of_cells[2] / needed.prod(axis=1).sum())
 
     @property
     def remark(self) -> str:
@@ -177,6 +182,7 @@ class TilesReader(TokenOfFields):
             self.width[tiles],
             self.fill,
             result,
+            arrays(self._kernel.scratch(len(tiles), result.shape[2])),
         )
         out[...] = result
 
@@ -186,7 +192,7 @@ class TilesReader(TokenOfFields):
         """Read boxes of tiles into parts of ``data``, and return the kernel that blends it."""
         for t, box, into in parts:
             into[...] = _voxels(self.parts[self.which[t]], box)
-        return partial(blend, data)
+        return partial(self._kernel, data)
 
     def _near(self, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """Return the tiles that may overlap a box, in order, by their range along one axis."""
@@ -219,8 +225,8 @@ class TilesReader(TokenOfFields):
         return max(kernel_dtype(d).itemsize for d in (self.parts[0].dtype, self.dtype))
 
     @cached_property
-    def _voxels_of_cells(self) -> tuple[int, int]:
-        """The voxels of tiles that a cell needs at most, and those in chunks of all cells."""
+    def _voxels_of_cells(self) -> tuple[int, int, int]:
+        """The voxels and the number of tiles that a cell needs at most; voxels in chunks of all cells."""
         order = np.argsort(self.bounds[:, 0, 0], kind="stable")
         where = self.bounds, self.inverse, self.shift, self._extent, self.order, self._chunk
         return voxels_of_cells(np.array(self.shape), np.array(self.cell), order, *where)
@@ -236,6 +242,8 @@ class ValidTilesReader(TilesReader):
     nodata: Any = None  #: The value of voxels that are not valid, of the dtype of the tiles
     #: Standard deviations of `kernels.geometry.content`, if weights depend on content
     sigmas: tuple[float, float, float] | None = None
+
+    _kernel = staticmethod(blend_valid)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -310,7 +318,7 @@ class ValidTilesReader(TilesReader):
             distances = valid.view(np.uint8)
             fade(distances)
             where[...] = distances[inner]
-        return partial(blend_valid, data, near, content)
+        return partial(self._kernel, data, near, content)
 
 
 @dataclass(frozen=True, eq=False)
