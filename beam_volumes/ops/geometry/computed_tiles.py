@@ -42,8 +42,8 @@ def tile_source(node: Node, space: Space, what: str, arrays: dict[str, Source]) 
         return node.source
     if space.times:
         raise ValueError(
-            f"{what} is computed ({node.name}) and has time points; fuse each time point separately, or write "
-            "the tile first and open the result"
+            f"{what} is computed ({node.name}) and has time points; fuse each time point separately, or "
+            "write the tile first and open the result"
         )
     _check(node, what)
     sink: Any = _NO_BOX
