@@ -5064,8 +5064,9 @@ def estimate_flat_field(
     Notes
     -----
     Each tile is read once and downsampled in a sweep. At most 512 images are kept, which are evenly
-    spaced among all images. Memory is 10 bytes for each of their voxels, at most 80 MiB by default,
-    in addition to the sweep of one tile. The fields are lazy, and interpolate linearly.
+    spaced among all images. Memory is 12 bytes for each of their voxels, at most 100 MiB by default,
+    in addition to the downsampled images and the sweep of one tile. The fields are lazy, and
+    interpolate linearly.
 
     An image is the flat field times the brightness of the image, plus the dark field and sparse
     objects, as in BaSiC. The flat field is a polynomial of degree 6. With at least 24 images, cosines
@@ -5079,7 +5080,7 @@ def estimate_flat_field(
     from brightness; the dark field is the one that is not correlated with the flat field.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are not
-    used.
+    used. Saturated voxels are used: exclude them with ``mask``.
 
     References
     ----------
@@ -6617,14 +6618,10 @@ def fuse(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Opened tiles with the same dtype, axes, channels and time points. A tile extends half a
-        voxel beyond the centres of its outer voxels. Channels and time points are fused one by one.
-        Tiles with a different voxel size from the first need matrices that scale them, or
-        ``physical=True``.
-        Tiles with the same dtype, axes and channels. They are opened, or computed from opened
-        volumes, such as ``(tile - dark) / flat``. A tile extends half a voxel beyond the centres of
-        its outer voxels. Tiles with channels are fused channel by channel. Tiles with a different
-        voxel size from the first need matrices that scale them, or ``physical=True``.
+        Tiles with the same dtype, axes, channels and time points. They are opened, or computed from
+        opened volumes, such as ``(tile - dark) / flat``. A tile extends half a voxel beyond the
+        centres of its outer voxels. Channels and time points are fused one by one. Tiles with a
+        different voxel size from the first need matrices that scale them, or ``physical=True``.
     transforms : array_like, table, path or None
         For each tile, the position of its first voxel, or a matrix that maps its indices to
         positions. A matrix is square, or homogeneous with the position in its last column.
@@ -6689,13 +6686,10 @@ def fuse(
     Raises
     ------
     ValueError
-        If a parameter is out of range, the tiles differ in axes, channels, time points or voxel
-        size, or a tile is computed instead of opened. If a mask differs from its tile in shape,
-        axes or voxel size, or the number of masks is wrong.
-        If a parameter is out of range, or the tiles differ in axes, channels or voxel size. If a
-        computed tile needs all of its voxels at once, such as ``tile - tile.mean()``, labels, or a
-        network. If a mask differs from its tile in shape, axes or voxel size, or the number of
-        masks is wrong.
+        If a parameter is out of range, or the tiles differ in axes, channels, time points or voxel
+        size. If a computed tile needs all of its voxels at once, such as ``tile - tile.mean()``,
+        labels, or a network. If a mask differs from its tile in shape, axes or voxel size, or the
+        number of masks is wrong.
     TypeError
         If a tile is neither a volume nor an array, or has integers of 64 bits. If tiles have
         different dtypes, or are bool and would be interpolated or averaged. If a mask has floats.
@@ -6719,6 +6713,7 @@ def fuse(
 
     All time points have one shape, which covers the tiles of all of them. A mask is used for all
     channels and time points of its tile.
+
     Each block computes the parts of computed tiles that it needs, with their halos, in one thread.
     The voxels are the same as of tiles that were written first. Filters with large halos are
     computed repeatedly near the borders of blocks, so it is faster to write such tiles first.
@@ -9897,7 +9892,8 @@ def match_tiles(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Tiles with one channel and the same axes. With matrices, tiles must be opened, not computed.
+        Tiles with one channel and the same axes, opened or computed. With rotations, scales or shears,
+        the operations of computed tiles must be accepted by `fuse`.
     transforms : array_like, table or path
         For each tile, the position of its first voxel, in voxels, or a matrix, as in `fuse`. The
         table of `register_tiles` is accepted as well.
@@ -9939,8 +9935,11 @@ def match_tiles(
 
     Notes
     -----
-    Only overlaps are read, each once for each of its two tiles. An overlap is divided into about 512
-    blocks. Memory is 24 bytes for each block of all overlaps, in addition to a sweep of one overlap.
+    Only overlaps are read, each once for each of its two tiles. An overlap is divided into at most 512
+    blocks, or fewer for more than 2,000 overlaps. Memory is about 200 bytes for each block, at most
+    200 MiB for up to 16,000 overlaps, in addition to a sweep of one overlap. Overlaps that are black in
+    one tile are not used.
+
     Positions are rounded to whole voxels; tiles with matrices are sampled at the nearest voxel.
 
     The mean of a block is computed in both tiles, from voxels that are valid in both. The gains of all

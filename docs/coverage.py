@@ -220,8 +220,8 @@ NO_TWIN = "no reference"
 #: Functions that are not operations.
 AROUND = (
     "open plan compute verify probe_model register_slices register_frames register_tiles register "
-    "register_elastic fit_transform track pixel_classifier open_tiles open_transform save_transforms tiles_report"
-    "estimate_flat_field match_tiles fit_transform track pixel_classifier open_tiles open_transform save_transforms tiles_report"
+    "register_elastic estimate_flat_field match_tiles fit_transform track pixel_classifier open_tiles "
+    "open_transform save_transforms tiles_report"
 )
 
 _V = bv.open(np.arange(60, dtype="u1").reshape(3, 4, 5))
