@@ -5064,8 +5064,9 @@ def estimate_flat_field(
     Notes
     -----
     Each tile is read once and downsampled in a sweep. At most 512 images are kept, which are evenly
-    spaced among all images. Memory is 10 bytes for each of their voxels, at most 80 MiB by default,
-    in addition to the sweep of one tile. The fields are lazy, and interpolate linearly.
+    spaced among all images. Memory is 12 bytes for each of their voxels, at most 100 MiB by default,
+    in addition to the downsampled images and the sweep of one tile. The fields are lazy, and
+    interpolate linearly.
 
     An image is the flat field times the brightness of the image, plus the dark field and sparse
     objects, as in BaSiC. The flat field is a polynomial of degree 6. With at least 24 images, cosines
@@ -5079,7 +5080,7 @@ def estimate_flat_field(
     from brightness; the dark field is the one that is not correlated with the flat field.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are not
-    used.
+    used. Saturated voxels are used: exclude them with ``mask``.
 
     References
     ----------
@@ -9892,7 +9893,8 @@ def match_tiles(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Tiles with one channel and the same axes. With matrices, tiles must be opened, not computed.
+        Tiles with one channel and the same axes, opened or computed. With rotations, scales or shears,
+        the operations of computed tiles must be accepted by `fuse`.
     transforms : array_like, table or path
         For each tile, the position of its first voxel, in voxels, or a matrix, as in `fuse`. The
         table of `register_tiles` is accepted as well.
@@ -9934,8 +9936,11 @@ def match_tiles(
 
     Notes
     -----
-    Only overlaps are read, each once for each of its two tiles. An overlap is divided into about 512
-    blocks. Memory is 24 bytes for each block of all overlaps, in addition to a sweep of one overlap.
+    Only overlaps are read, each once for each of its two tiles. An overlap is divided into at most 512
+    blocks, or fewer for more than 2,000 overlaps. Memory is about 200 bytes for each block, at most
+    200 MiB for up to 16,000 overlaps, in addition to a sweep of one overlap. Overlaps that are black in
+    one tile are not used.
+
     Positions are rounded to whole voxels; tiles with matrices are sampled at the nearest voxel.
 
     The mean of a block is computed in both tiles, from voxels that are valid in both. The gains of all

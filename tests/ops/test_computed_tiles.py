@@ -120,6 +120,17 @@ def test_bool_tiles_planes_channels_and_tiles_that_do_not_overlap(opened, tmp_pa
     np.testing.assert_array_equal(np.asarray(one), difference)
 
 
+def test_time_points_are_fused_one_by_one():
+    movie = voxels((2, 3, 9, 9), "u1", 0)
+    tiles = [bv.open(movie[..., s], axes="tzyx") for s in (np.s_[:6], np.s_[4:])]
+    places = [(0, 0, 0), (0, 0, 4)]
+    for given, k in (([t + 1 for t in tiles], 0), ([tiles[0], tiles[1] * 1], 1)):
+        with pytest.raises(ValueError, match=f"fuse: tile {k} is computed .* has time points"):
+            bv.fuse(given, places)
+    points = [bv.fuse([(t + 1)[k] for t in tiles], places) for k in range(2)]
+    np.testing.assert_array_equal(np.stack([np.asarray(p) for p in points]), movie + 1)
+
+
 def test_positions_of_tiles_do_not_matter_to_arrays(opened):
     for k, size in enumerate((None, (2, 1, 1))):
         placed = opened[0].with_space(voxel_size=size, unit=size and "um", origin=(6, 32, 32 * k))

@@ -5,6 +5,7 @@ import pytest
 import scipy.ndimage as ndi
 
 import beam_volumes as bv
+from beam_volumes.ops.geometry.registration import gains
 
 SHAPE = 150, 170
 
@@ -122,7 +123,9 @@ def test_constant_tiles_of_odd_shapes(shape):
     [
         ([np.ones((9, 9))] * 4, {}, ValueError, "tiles has 4 images; give at least 5"),
         ([np.zeros((9, 9))] * 5, {}, ValueError, "0 images of 5 with a positive median"),
-        ([np.full((9, 9), np.nan)] * 6, {}, ValueError, "0 images of 6 with a positive median"),
+        ([np.full((9, 9), np.nan)] * 6, {}, ValueError, "6 have no valid .*at least 5(?!, or add)"),
+        ([np.full((9, 9), -1)] * 6, {}, ValueError, "6 have a median of at most 0; .*, or add"),
+        ([np.full((9, 9), 1e300)] * 6, {}, ValueError, "6 have no valid voxels within float32"),
         ([np.ones((9, 9))] * 5, {"darkfield": True}, ValueError, "range is 0%; subtract an image"),
         ([np.ones((9, 9))] * 5, {"darkfield": 1}, TypeError, "darkfield=1 is neither"),
         ([np.ones((9, 9))] * 5, {"size": 4}, ValueError, "size=4"),
@@ -246,6 +249,30 @@ def test_voxels_that_do_not_count():
         np.testing.assert_allclose(gains_of(table), expected, atol=0.01)
 
 
+def test_black_overlaps_change_no_gain():
+    tiles, places, _ = mosaic(side=2)
+    tiles = [np.zeros_like(tiles[0]), *tiles[1:]]
+    table = bv.match_tiles(tiles, places)
+    assert table["gain"].to_pylist()[0] == 1
+    assert table["links"].to_pylist() == [0, 2, 2, 2]
+    others = bv.match_tiles(tiles[1:], places[1:])["gain"].to_pylist()
+    np.testing.assert_allclose(table["gain"].to_pylist()[1:], others, rtol=1e-6)
+
+
+def test_blocks_of_many_or_large_overlaps_are_limited(monkeypatch):
+    monkeypatch.setattr(gains, "_MAX_VOXELS", 16)
+    monkeypatch.setattr(gains, "_ALL_BLOCKS", 200)
+    counts = []
+    table = gains._table
+    monkeypatch.setattr(
+        gains, "_table", lambda *a: counts.extend(b.shape for b in a[2]) or table(*a)
+    )
+    tiles, places, truth = mosaic()
+    found = bv.match_tiles(tiles, places)["gain"].to_pylist()
+    assert max(counts) == (2, 64)
+    np.testing.assert_allclose(found * truth, np.mean(found * truth), rtol=0.01)
+
+
 def test_matrices():
     tiles, places, gains = mosaic()
     turns = np.random.default_rng(0).normal(size=9) * 1e-3
@@ -290,6 +317,20 @@ def test_only_overlaps_are_read_and_storage_does_not_matter(tmp_path):
         ),
         ([np.ones((9, 9)), np.ones((2, 9, 9))], [(0, 0)] * 2, {}, ValueError, "same spatial axes"),
         ([], [], {}, ValueError, "at least one tile"),
+        (
+            [np.ones((9, 9)), bv.label(bv.open(np.ones((9, 9), bool)))],
+            [np.eye(2, 3), 1.1 * np.eye(2, 3)],
+            {},
+            ValueError,
+            "match_tiles: tile 1 cannot be computed in blocks, because of label",
+        ),
+        (
+            [np.ones((9, 9))] * 2,
+            [np.eye(2, 3), 1.1 * np.eye(2, 3)],
+            {"mask": [None, bv.label(bv.open(np.ones((9, 9), bool)))]},
+            ValueError,
+            "match_tiles: the mask of tile 1 cannot be computed in blocks",
+        ),
     ],
 )
 def test_refused_matches(tiles, transforms, how, error, said):

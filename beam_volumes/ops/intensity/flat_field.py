@@ -101,8 +101,9 @@ def estimate_flat_field(
     Notes
     -----
     Each tile is read once and downsampled in a sweep. At most 512 images are kept, which are evenly
-    spaced among all images. Memory is 10 bytes for each of their voxels, at most 80 MiB by default,
-    in addition to the sweep of one tile. The fields are lazy, and interpolate linearly.
+    spaced among all images. Memory is 12 bytes for each of their voxels, at most 100 MiB by default,
+    in addition to the downsampled images and the sweep of one tile. The fields are lazy, and
+    interpolate linearly.
 
     An image is the flat field times the brightness of the image, plus the dark field and sparse
     objects, as in BaSiC. The flat field is a polynomial of degree 6. With at least 24 images, cosines
@@ -116,7 +117,7 @@ def estimate_flat_field(
     from brightness; the dark field is the one that is not correlated with the flat field.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are not
-    used.
+    used. Saturated voxels are used: exclude them with ``mask``.
 
     References
     ----------
@@ -144,8 +145,12 @@ def estimate_flat_field(
     masks = masks_of(mask, opened, name, "tile")
     plane = opened[0].shape[-2:]
     factors = [-(-n // side) for n in plane]
-    every = -(-sum(map(_depth, opened)) // _MAX_IMAGES)
-    images = list[np.ndarray]()
+    count = sum(map(_depth, opened))
+    every = -(-count // _MAX_IMAGES)
+    images = np.empty(
+        (-(-count // every), *(n // f for n, f in zip(plane, factors, strict=True))), "f4"
+    )
+    bright = blank = 0
     with shown_progress(name, len(opened), "tiles", progress) as finished:
         begun = 0
         for v, m in zip(opened, masks, strict=True):
@@ -156,15 +161,21 @@ def estimate_flat_field(
                     *(slice(n // f * f) for n, f in zip(plane, factors, strict=True)),
                 )
                 data = nodata_of(nodata, v.dtype, name)
-                images.extend(_read(v[box], None if m is None else m[box], data, factors))
+                for image in _read(v[box], None if m is None else m[box], data, factors):
+                    known = image[np.isfinite(image)]
+                    blank += not known.size
+                    if known.size and np.median(known) > 0:
+                        images[bright] = image
+                        bright += 1
             finished()
-    bright = [image for image in images if np.median(_known(image)) > 0]
-    if len(bright) < _MIN_IMAGES:
+    if bright < _MIN_IMAGES:
+        dim = len(images) - bright - blank
         raise ValueError(
-            f"{name}: tiles has {len(bright)} images of {len(images)} with a positive median; give at "
-            f"least {_MIN_IMAGES}, or add a constant to the voxels"
+            f"{name}: tiles has {bright} images of {len(images)} with a positive median; {blank} have no "
+            f"valid voxels within float32, and {dim} have a median of at most 0; give at least "
+            f"{_MIN_IMAGES}{', or add a constant to the voxels' if dim else ''}"
         )
-    flat, dark = _Fit(np.stack(bright)).fields(bool(darkfield))
+    flat, dark = _Fit(images[:bright]).fields(bool(darkfield))
     flat = flat / _mean(flat, plane, factors)
     return _enlarged(flat, plane, factors), _enlarged(dark, plane, factors)
 
@@ -206,14 +217,8 @@ def _read(
     if tile.dtype.kind == "f" and mask is None and nodata is None:
         nodata = math.nan  # a mean without the voxels that are not finite
     by = [1] * (tile.ndim - 2) + [*factors]
-    found = np.asarray(marked_volume(tile, mask, nodata, by)).astype(np.float32)
+    found = np.asarray(marked_volume(tile, mask, nodata, by)).astype(np.float32, copy=False)
     return iter(found.reshape(-1, *found.shape[-2:]))
-
-
-def _known(image: np.ndarray) -> np.ndarray:
-    """Return the valid voxels; 0 if there is none."""
-    known = image[np.isfinite(image)]
-    return known if known.size else np.zeros(1, np.float32)
 
 
 def _positions(n: int, factor: int) -> np.ndarray:
@@ -254,7 +259,7 @@ class _Fit:
         n, *self.shape = stack.shape
         self.voxels = stack.reshape(n, -1)
         self.valid = np.isfinite(self.voxels)
-        self.voxels = np.where(self.valid, self.voxels, np.float32(0))
+        self.voxels[~self.valid] = 0
         self.residuals = np.zeros_like(self.voxels)
         self.terms, degrees = _polynomials(self.shape, _DEGREE)
         self.dark_terms, _ = _polynomials(self.shape, _DARK_DEGREE)

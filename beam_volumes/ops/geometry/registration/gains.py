@@ -13,6 +13,7 @@ from scipy import sparse
 from beam_volumes.base.higher import driver
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.geometry.computed_tiles import tile_source
 from beam_volumes.ops.geometry.fusion import fuse
 from beam_volumes.ops.geometry.registration.links import connected, factorized
 from beam_volumes.ops.geometry.registration.tiles import opened_tiles, overlapping
@@ -26,6 +27,8 @@ from beam_volumes.runs.console import shown_progress
 
 #: The desired number of blocks of an overlap, their least extent, and their maximum number of voxels.
 _BLOCKS, _SIDE, _MAX_VOXELS = 512, 4, 1 << 18
+#: The desired number of blocks of all overlaps, and the least share of an overlap.
+_ALL_BLOCKS, _MIN_SHARE = 1 << 20, 64
 #: Overlaps with fewer blocks are not used.
 _MIN_BLOCKS = 4
 #: The start of the scale of residuals, relative to the brightness, its least value, and its factor.
@@ -60,7 +63,8 @@ def match_tiles(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Tiles with one channel and the same axes. With matrices, tiles must be opened, not computed.
+        Tiles with one channel and the same axes, opened or computed. With rotations, scales or shears,
+        the operations of computed tiles must be accepted by `fuse`.
     transforms : array_like, table or path
         For each tile, the position of its first voxel, in voxels, or a matrix, as in `fuse`. The
         table of `register_tiles` is accepted as well.
@@ -102,8 +106,11 @@ def match_tiles(
 
     Notes
     -----
-    Only overlaps are read, each once for each of its two tiles. An overlap is divided into about 512
-    blocks. Memory is 24 bytes for each block of all overlaps, in addition to a sweep of one overlap.
+    Only overlaps are read, each once for each of its two tiles. An overlap is divided into at most 512
+    blocks, or fewer for more than 2,000 overlaps. Memory is about 200 bytes for each block, at most
+    200 MiB for up to 16,000 overlaps, in addition to a sweep of one overlap. Overlaps that are black in
+    one tile are not used.
+
     Positions are rounded to whole voxels; tiles with matrices are sampled at the nearest voxel.
 
     The mean of a block is computed in both tiles, from voxels that are valid in both. The gains of all
@@ -142,24 +149,37 @@ def match_tiles(
                 f"{name}: tile {k} has dtype {v.dtype}; give integers or floats, with astype"
             )
     matrices, places = matrices_of(transforms, opened[0].space.axes, len(opened), name, "tiles")
+    masks = masks_of(mask, opened, name, "tile")
+    if not _are_shifts(matrices, matrices[:1]):
+        for k, (v, m) in enumerate(zip(opened, masks, strict=True)):
+            tile_source(v.node, v.space, f"{name}: tile {k}", {})
+            if m is not None:
+                tile_source(m.node, m.space, f"{name}: the mask of tile {k}", {})
     every = _Tiles(
         opened,
         matrices,
         places,
-        masks_of(mask, opened, name, "tile"),
+        masks,
         [nodata_of(nodata, v.dtype, name) for v in opened],
         [_saturation(v.dtype, saturation) for v in opened],
     )
     pairs = every.pairs
+    limit = min(_BLOCKS, max(_MIN_SHARE, _ALL_BLOCKS // max(1, len(pairs))))
     used, blocks = list[tuple[int, int]](), list[np.ndarray]()
     with shown_progress(name, len(pairs), "pairs", progress) as finished:
         for pair in pairs:
-            found = every.means(*pair)
-            if found.shape[1] >= _MIN_BLOCKS and found.any():
+            found = every.means(*pair, limit)
+            # No gain makes a black overlap as bright as another.
+            if found.shape[1] >= _MIN_BLOCKS and found.any(axis=1).all():
                 used.append(pair)
                 blocks.append(found)
             finished()
     return _table(len(opened), used, blocks, bool(offset))
+
+
+def _are_shifts(matrices: np.ndarray, first: np.ndarray) -> bool:
+    """Return whether tiles with these matrices are only moved against tiles with the first."""
+    return bool((abs(matrices - first) < _ROUNDING).all())
 
 
 def _saturation(dtype: np.dtype, given: float | None) -> float | None:
@@ -187,25 +207,28 @@ class _Tiles:
         reach = np.einsum("tab,tb->ta", abs(self.matrices), shapes / 2)
         return overlapping(centre - reach, centre + reach)
 
-    def means(self, i: int, j: int) -> np.ndarray:
-        """Return the means of blocks in both tiles, (2, blocks)."""
+    def means(self, i: int, j: int, limit: int) -> np.ndarray:
+        """Return the means of blocks in both tiles, (2, blocks); there are at most ``limit`` blocks."""
         both = self._overlap(i, j)
         if both is None:
             return np.zeros((2, 0))
         is_common: Any = np.isfinite(both[0]) & np.isfinite(both[1])
-        factors = _factors(both[0].shape)
+        factors = _factors(both[0].shape, limit)
         parts = [downsample(where(is_common, v, np.float32(0)), factors) for v in both]
         share = downsample(is_common.astype("f4"), factors)
         a, b, valid = driver().compute(*parts, share, runner=None, progress=False)
-        is_used = valid >= 0.5
-        return np.stack([v[is_used] / valid[is_used].astype(np.float64) for v in (a, b)])
+        used = np.flatnonzero(valid >= 0.5)
+        if len(used) > limit:  # blocks have a maximum size, so large overlaps have many
+            used = used[np.linspace(0, len(used) - 1, limit).astype(int)]
+        share = valid.ravel()[used].astype(np.float64)
+        return np.stack([v.ravel()[used] / share for v in (a, b)])
 
     def _overlap(self, i: int, j: int) -> tuple[Volume, Volume] | None:
         """Return both tiles on the voxels of the first, with NaN where they are missing."""
         inverse = np.linalg.inv(self.matrices[i])
         matrix, place = inverse @ self.matrices[j], inverse @ (self.places[j] - self.places[i])
         n, m = (np.array(self.opened[k].shape) for k in (i, j))
-        is_shift = bool((abs(matrix - np.eye(len(n))) < _ROUNDING).all())
+        is_shift = _are_shifts(matrix, np.eye(len(n)))
         if is_shift:
             low = np.rint(place).astype(int)
             high = low + m
@@ -244,11 +267,11 @@ class _Tiles:
         return where(voxels < np.float32(limit), voxels, np.float32(np.nan))
 
 
-def _factors(shape: Sequence[int]) -> list[int]:
+def _factors(shape: Sequence[int], limit: int) -> list[int]:
     """Return the extent of blocks."""
     extents = np.array(shape)
     factors = np.where(extents >= _SIDE * _SIDE, _SIDE, 1)
-    while np.prod(-(-extents // factors)) > _BLOCKS and 2 * np.prod(factors) <= _MAX_VOXELS:
+    while np.prod(-(-extents // factors)) > limit and 2 * np.prod(factors) <= _MAX_VOXELS:
         factors[int(np.argmax(extents / factors))] *= 2
     return [int(f) for f in factors]
 
