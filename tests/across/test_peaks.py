@@ -1,6 +1,7 @@
 """Peaks and blobs in a tree over ranges of positions, compared with one step."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_volumes.across.rounds import extrema
-from beam_volumes.across.rounds.blobs import Blobs
+from beam_volumes.across.rounds.blobs import Blobs, without_overlapping
 from beam_volumes.across.rounds.extrema import NearbyStep, Peaks, Ranked
 from beam_volumes.across.rounds.flow import run
 
@@ -153,3 +154,28 @@ def test_a_node_only_has_the_peaks_near_the_ends_of_its_children(length, monkeyp
     run(step.flow(), [((0,), table)])
     assert len(sizes) > length / 500
     assert max(sizes) < 1000
+
+
+@pytest.mark.parametrize("name", ["peaks", "blobs"])
+def test_dense_points_have_the_declared_memory(name):
+    """The memory of a step does not grow with the number of near pairs."""
+    rng, number = np.random.default_rng(0), 6_000
+    is_open = np.arange(number) % 500 == 0
+    if name == "peaks":
+        places = np.argwhere(np.ones((18, 18, 19), bool))[:number]
+        calls = [
+            lambda o=o: extrema.spaced(places, (19,), np.inf, None, o) for o in (None, is_open)
+        ]
+    else:
+        places, sigmas = rng.random((number, 3)) * 75, rng.uniform(1, 8, (number, 1))
+        calls = [
+            lambda o=o: without_overlapping(places, sigmas.round(), 0.5, o)
+            for o in (is_open & False, is_open)
+        ]
+    calls[1]()  # imports
+    for call in calls:
+        tracemalloc.start()
+        call()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < number * extrema.PEAK_BYTES + (4 << 20)
