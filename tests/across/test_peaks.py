@@ -1,6 +1,7 @@
 """Peaks and blobs in a tree over ranges of positions, compared with one step."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_volumes.across.rounds import extrema
-from beam_volumes.across.rounds.blobs import Blobs
+from beam_volumes.across.rounds.blobs import Blobs, without_overlapping
 from beam_volumes.across.rounds.extrema import NearbyStep, Peaks, Ranked
 from beam_volumes.across.rounds.flow import run
 
@@ -57,7 +58,7 @@ def tables_of(rng, shape, dtype, number, density):
 
 @given(
     st.integers(0, 2**32), SHAPES, st.sampled_from(["u1", "u8", "i4", "f4", "f8"]),
-    st.sampled_from([0.0, 0.02, 0.3, 1.0]), st.integers(1, 5), st.sampled_from([1, 2, np.inf]),
+    st.sampled_from([0.0, 0.02, 0.3, 1.0]), st.integers(1, 5), st.sampled_from([1, 1.5, 2, np.inf]),
     st.sampled_from([None, None, 1, 7]), st.booleans(),
 )  # fmt: skip
 def test_peaks_do_not_depend_on_the_ranges(
@@ -85,18 +86,36 @@ def reference(step, table, maximum):
     heights = table["intensity_max"].astype(object)
     order = sorted(range(len(places)), key=lambda k: (-heights[k], k))
     near = step.distance if len(step.distance) > 1 else step.distance * len(step.shape)
-    scaled, kept = places / np.maximum(near, 1e-9), []
-    whole = len({*near}) == 1
+    kept, whole = [], len({*near}) == 1
     for k in order:
-        steps = abs((places if whole else scaled)[kept] - (places if whole else scaled)[k])
+        steps = abs(places[kept] - places[k])
+        steps = steps if whole else steps / np.maximum(near, 1)
         if step.p_norm == 2:
             apart = sum(np.square(steps.T)) ** 0.5
+        elif step.p_norm == 1.5:
+            apart = sum(steps.T**1.5) ** (1 / 1.5)
         else:
             apart = sum(steps.T) if step.p_norm == 1 else steps.max(axis=1, initial=0)
         # A distance of at most 1 separates no voxels.
         if max(near) <= 1 or not kept or (apart >= (near[0] if whole else 1)).all():
             kept.append(k)
     return places[kept[:maximum]].tolist()
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3, np.inf])
+@pytest.mark.parametrize("distances", [(4,), (3, 2), (11, 0), (6, 5)])
+def test_rounded_distances_do_not_depend_on_the_ranges(p, distances):
+    """Lengths such as 10 / 3 - 7 / 3 are rounded; positions do not matter, only their steps."""
+    step = Peaks("peaks", (200, 2), ("y", "x"), np.dtype("f8"), distances, p, None)
+    rng, found = np.random.default_rng(0), []
+    for start in range(150):
+        places = np.array([start, start + distances[0]]) * 2 + 1
+        table = {"label": places.astype("u8"), "intensity_max": np.array([2.0, 1])}
+        for leaf in (1, 8):
+            found.append(len(result(step, [table], rng, np.array([1]), leaf)["rank"]))
+    assert len({*found}) == 1
+    if p not in (1.5, 3):
+        assert found[0] == 2
 
 
 @given(
@@ -135,3 +154,28 @@ def test_a_node_only_has_the_peaks_near_the_ends_of_its_children(length, monkeyp
     run(step.flow(), [((0,), table)])
     assert len(sizes) > length / 500
     assert max(sizes) < 1000
+
+
+@pytest.mark.parametrize("name", ["peaks", "blobs"])
+def test_dense_points_have_the_declared_memory(name):
+    """The memory of a step does not grow with the number of near pairs."""
+    rng, number = np.random.default_rng(0), 6_000
+    is_open = np.arange(number) % 500 == 0
+    if name == "peaks":
+        places = np.argwhere(np.ones((18, 18, 19), bool))[:number]
+        calls = [
+            lambda o=o: extrema.spaced(places, (19,), np.inf, None, o) for o in (None, is_open)
+        ]
+    else:
+        places, sigmas = rng.random((number, 3)) * 75, rng.uniform(1, 8, (number, 1))
+        calls = [
+            lambda o=o: without_overlapping(places, sigmas.round(), 0.5, o)
+            for o in (is_open & False, is_open)
+        ]
+    calls[1]()  # imports
+    for call in calls:
+        tracemalloc.start()
+        call()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < number * extrema.PEAK_BYTES + (4 << 20)

@@ -16,8 +16,10 @@ from beam_volumes.across.rounds.extrema import NearbyStep
 from beam_volumes.across.rounds.records import Records
 from beam_volumes.across.rounds.tables import Columns
 
-#: The number of blobs in a batch, to find their neighbours.
+#: The maximum number of blobs in a batch, to find their neighbours.
 BATCH = 200
+#: The approximate number of pairs of a batch.
+PAIRS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,23 +93,50 @@ def without_overlapping(
     >>> without_overlapping(points, sizes, 0.5, np.array([1, 0, 0], bool))
     (array([2]), array([0, 1]))
     """
-    pairs = [np.empty((2, 0), np.int64)]
+    is_kept, links = np.ones(len(places), bool), _Groups(len(places))
     for a, b in _near(places, sigmas):
         over = overlaps(places[a], sigmas[a], places[b], sigmas[b]) > overlap
-        pairs.append(np.stack([a[over], b[over]]))
-    first, second = np.concatenate(pairs, axis=1)
-    number = len(places)
-    links = scipy.sparse.coo_array((np.ones(len(first), bool), (first, second)), (number, number))
-    _, group = scipy.sparse.csgraph.connected_components(links, directed=False)
+        first, second = a[over], b[over]
+        if is_open.any():
+            links.add(first, second)
+        first_is_larger = sigmas[first, -1] > sigmas[second, -1]
+        for one, other, larger in zip(
+            first.tolist(), second.tolist(), first_is_larger.tolist(), strict=True
+        ):
+            if is_kept[one] and is_kept[other]:
+                is_kept[other if larger else one] = False
+    group = links.groups()
     waits = np.isin(group, group[is_open])
-    is_kept = ~waits
-    first_is_larger = sigmas[first, -1] > sigmas[second, -1]
-    for one, other, larger in zip(
-        first.tolist(), second.tolist(), first_is_larger.tolist(), strict=True
-    ):
-        if is_kept[one] and is_kept[other]:
-            is_kept[other if larger else one] = False
-    return np.flatnonzero(is_kept), np.flatnonzero(waits)
+    return np.flatnonzero(is_kept & ~waits), np.flatnonzero(waits)
+
+
+class _Groups:
+    """Connected groups of blobs. Dense blobs have many pairs, so that not all of these are held."""
+
+    def __init__(self, number: int) -> None:
+        self.group = np.arange(number)
+        self.pairs: list[np.ndarray] = []
+        self.held = 0
+
+    def add(self, first: np.ndarray, second: np.ndarray) -> None:
+        known = self.group[first], self.group[second]
+        is_new = known[0] != known[1]
+        self.pairs.append(np.stack(known)[:, is_new])
+        self.held += np.count_nonzero(is_new)
+        if self.held > len(self.group):
+            self.groups()
+
+    def groups(self) -> np.ndarray:
+        """The number of the group of each blob."""
+        if self.held:
+            first, second = np.concatenate(self.pairs, axis=1)
+            number = len(self.group)
+            links = scipy.sparse.coo_array(
+                (np.ones(len(first), bool), (first, second)), (number, number)
+            )
+            _, joined = scipy.sparse.csgraph.connected_components(links, directed=False)
+            self.group, self.pairs, self.held = joined[self.group], [], 0
+        return self.group
 
 
 def reach(sigmas: np.ndarray, others: np.ndarray, ndim: int) -> np.ndarray:
@@ -122,8 +151,9 @@ def _near(places: np.ndarray, sigmas: np.ndarray) -> Iterator[tuple[np.ndarray, 
     scales, scale_of = np.unique(sigmas, axis=0, return_inverse=True)
     members = [np.flatnonzero(scale_of.ravel() == k) for k in range(len(scales))]
     trees = [scipy.spatial.cKDTree(places[of]) for of in members]
-    for start in range(0, len(places), BATCH):
-        batch = np.arange(start, min(start + BATCH, len(places)))
+    start, size = 0, 1
+    while start < len(places):
+        batch = np.arange(start, min(start + size, len(places)))
         pairs = []
         for scale, of, tree in zip(scales, members, trees, strict=True):
             around = reach(sigmas[batch], scale[None], places.shape[1])
@@ -135,6 +165,9 @@ def _near(places: np.ndarray, sigmas: np.ndarray) -> Iterator[tuple[np.ndarray, 
         a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
         order = np.lexsort((b, a))
         yield a[order], b[order]
+        start += size
+        # Dense blobs have many pairs, and small batches.
+        size = max(1, min(BATCH, 2 * size, PAIRS * size // max(1, len(a))))
 
 
 def overlaps(

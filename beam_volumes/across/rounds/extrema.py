@@ -274,7 +274,7 @@ class Peaks(NearbyStep):
 
     @property
     def max_reach(self) -> float:
-        return max(0, self.distance[0] - 1)
+        return self.distance[0]  # lengths that are rounded may be below it
 
     def reaches(self, rows: Columns) -> np.ndarray:
         return np.full(len(rows["place"]), self.max_reach)
@@ -383,37 +383,46 @@ def spaced(
     maximum = len(places) if maximum is None else maximum
     if max(distance) <= 1:
         return np.arange(min(maximum, len(places))), np.empty(0, np.int64)
-    scaled, near = places.astype(np.float64), float(distance[0])
-    if len(set(distance)) > 1:
-        # A distance of 0 along an axis separates all different positions.
-        scaled, near = scaled / np.maximum(distance, 1e-9), 1.0
+    # Positions along an axis with a distance of 0 or 1 are always far enough apart.
+    is_whole = len(set(distance)) == 1
+    units = np.maximum(distance, 1.0)
+    scaled, near = (places, float(distance[0])) if is_whole else (places / units, 1.0)
+    margin = _ROUNDING * near + 8 * np.finfo(float).eps * scaled.max(initial=0)
     kept: list[int] = []
     waiting: list[int] = []
 
-    # Distances of whole voxels are exact. All others are compared as `norm` rounds them.
-    is_exact = len(set(distance)) == 1 and p_norm in (1, 2, math.inf)
+    # Distances of whole voxels are exact. All others are computed from the steps, so that they are the same
+    # everywhere.
+    is_exact = is_whole and p_norm in (1, 2, math.inf)
+
+    def is_near(steps: np.ndarray) -> np.ndarray:
+        return np.asarray(norm(steps if is_whole else steps / units, p_norm) < near)
 
     def are_near(batch: np.ndarray, others: list[int]) -> np.ndarray:
         if not others:
             return np.zeros(len(batch), bool)
-        points = scaled[others]
-        tree = scipy.spatial.cKDTree(points)
+        tree = scipy.spatial.cKDTree(scaled[others])
         nearest = tree.query(batch, p=p_norm)[0]
         found = nearest < near
-        for k in () if is_exact else np.flatnonzero(abs(nearest - near) <= _ROUNDING * near):
-            around = tree.query_ball_point(batch[k], near * (1 + _ROUNDING), p=p_norm)
-            found[k] = (norm(points[around] - batch[k], p_norm) < near).any()
+        for k in () if is_exact else np.flatnonzero(abs(nearest - near) <= margin):
+            around = np.array(others)[tree.query_ball_point(batch[k], near + margin, p=p_norm)]
+            found[k] = is_near(places[around] - places[start + k]).any()
         return np.asarray(found)
 
-    for start in range(0, len(places), BATCH):
-        batch = scaled[start : start + BATCH]
+    start = end = 0
+    while end < len(places):
+        start, end = end, min(end + BATCH, len(places))
+        tree = scipy.spatial.cKDTree(scaled[start:end])
+        # The memory of a batch grows with its pairs: dense points have small batches.
+        while end - start > 50 and tree.count_neighbors(tree, near, p_norm) > 50 * (end - start):
+            end = start + (end - start) // 2
+            tree = scipy.spatial.cKDTree(scaled[start:end])
+        batch = scaled[start:end]
         is_removed, waits = are_near(batch, kept), are_near(batch, waiting)
         if is_open is not None:
-            waits |= is_open[start : start + BATCH]
-        pairs = scipy.spatial.cKDTree(batch).query_pairs(
-            near * (1 + _ROUNDING), p_norm, output_type="ndarray"
-        )
-        pairs = pairs[norm(batch[pairs[:, 0]] - batch[pairs[:, 1]], p_norm) < near]
+            waits |= is_open[start:end]
+        pairs = tree.query_pairs(near + margin, p_norm, output_type="ndarray")
+        pairs = pairs[is_near(places[start + pairs[:, 0]] - places[start + pairs[:, 1]])]
         first, second = pairs[np.argsort(pairs[:, 0], kind="stable")].T
         ends = np.searchsorted(first, np.arange(len(batch) + 1)).tolist()
         for k in np.flatnonzero(~is_removed).tolist():
@@ -422,8 +431,8 @@ def spaced(
                 (waits if waits[k] else is_removed)[second[ends[k] : ends[k + 1]]] = True
         if len(kept) >= maximum:
             # All others are lower, and so is everything that they could remove.
-            end = kept[maximum - 1] if maximum else -1
+            last = kept[maximum - 1] if maximum else -1
             return np.array(kept[:maximum], np.int64), np.array(
-                [w for w in waiting if w < end], np.int64
+                [w for w in waiting if w < last], np.int64
             )
     return np.array(kept, np.int64), np.array(waiting, np.int64)
