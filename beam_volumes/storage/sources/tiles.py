@@ -182,7 +182,7 @@ class TilesReader(TokenOfFields):
             self.width[tiles],
             self.fill,
             result,
-            arrays(self._kernel.scratch(len(tiles), result.shape[2])),
+            arrays(self._kernel.scratch(len(tiles), out.shape[2])),
         )
         out[...] = result
 
