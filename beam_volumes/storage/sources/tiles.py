@@ -174,7 +174,7 @@ class TilesReader(TokenOfFields):
             self.width[tiles],
             self.fill,
             result,
-            arrays(self._kernel.scratch(len(tiles), result.shape[2])),
+            arrays(self._kernel.scratch(len(tiles), int(stop[2] - start[2]))),
         )
         out[...] = result
 
