@@ -1,12 +1,15 @@
 """Runs a neighbourhood kernel as the sweep does: on shuffled rings, cut up at random."""
 
 import itertools
+import math
 
 import numpy as np
 
 from beam_volumes.kernels.rows import Rows, rows_of
 from beam_volumes.kernels.scratch import arrays
 
+#: Bytes around each array of a scratch: a kernel that writes beyond an array changes them.
+MARGIN = 1 << 14
 DTYPES = ["?", "u1", "u2", "i4", "i8", "f4", "f8"]
 NUMPY_MODES = {
     "reflect": "symmetric",
@@ -68,6 +71,17 @@ def scratch_of(kernel, shape, dtype, parameters):
     return [arrays(needed(*shape, dtype, *parameters))] if needed else []
 
 
+def guarded(rng, scratch):
+    """Arrays of a scratch with random bytes in them, and the random bytes before and after each."""
+    whole, margins = [], []
+    for shape, dtype in scratch:
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        garbage = rng.integers(0, 256, size + 2 * MARGIN, np.uint8)
+        whole.append(garbage[MARGIN : MARGIN + size].view(dtype).reshape(shape))
+        margins += garbage[:MARGIN], garbage[MARGIN + size :]
+    return tuple(whole), margins
+
+
 def with_scratch(kernel, arguments):
     """Arguments of a kernel with any number of inputs and its parameters, and its scratch."""
     if not hasattr(kernel, "scratch"):
@@ -81,7 +95,8 @@ def with_scratch(kernel, arguments):
 def apply(kernel, volume, before, taps, *parameters, mode="reflect", cval=0, dtype=None, seed=0):
     """The kernel's result for a whole volume; asserts that cutting it up changes no bit.
 
-    Asserts as well that the kernel leaves its input, and its output ring elsewhere, as they were.
+    Asserts as well that the kernel leaves its input, its output ring elsewhere, and the memory around
+    its scratch as they were, and that no result depends on the first content of its scratch.
     """
     rng = np.random.default_rng(seed)
     # As stages have them: of other layouts a kernel would be compiled again.
@@ -100,8 +115,12 @@ def apply(kernel, volume, before, taps, *parameters, mode="reflect", cval=0, dty
                 for y0, y1 in [(0, ny)] if whole else cuts(rng, ny):
                     taken, made = iz[z0 : z1 + taps[0] - 1], jz[z0:z1]
                     rows = rows_of(src, taken, oy, ox + x0), rows_of(out, made, qy, qx + x0)
-                    scratch = scratch_of(kernel, (y1 - y0, x1 - x0, z1 - z0), out.dtype, parameters)
-                    kernel(*rows, y0, y1, x1 - x0, *parameters, *scratch)
+                    needed = getattr(kernel, "scratch", lambda *_: ())
+                    shape = y1 - y0, x1 - x0, z1 - z0
+                    scratch, margins = guarded(rng, needed(*shape, out.dtype, *parameters))
+                    given = [margin.tobytes() for margin in margins]
+                    kernel(*rows, y0, y1, x1 - x0, *parameters, *([scratch] if scratch else []))
+                    assert [margin.tobytes() for margin in margins] == given, "beyond its scratch"
         box = (slice(qy, qy + ny), slice(qx, qx + nx))
         results.append(out[(jz, *box)])
         guard[(jz, *box)] = results[-1]

@@ -70,8 +70,9 @@ def _scratch(rows, cols, depth, dtype, offsets, rank):
     lines = 1 + int((np.diff(offsets[:, :2], axis=0) != 0).any(axis=1).sum())
     n, width, keys = len(offsets), cols + int(offsets[:, 2].max()), unsigned_of(dtype)
     indices = (((lines, 2), np.int64), ((n,), np.int64), ((n,), np.int64))
-    three = ((3, width), keys)
-    return *indices, ((lines, width), keys), three, ((cols,), np.uint32), ((cols,), np.bool_)
+    # Not rows of one array: those of bytes would not be aligned.
+    limits = [((width,), keys)] * 3
+    return *indices, ((lines, width), keys), *limits, ((cols,), np.uint32), ((cols,), np.bool_)
 
 
 @needs(_scratch)
@@ -85,13 +86,13 @@ def rank_footprint(src, out, y0, y1, nx, offsets, rank, scratch):
     # order. The result is built from its highest bit: a bit is set if at most ``rank`` values are below the
     # number with this bit. This only compares and counts, so it vectorizes: ``n`` comparisons per voxel,
     # vector and bit. Bits that all values around a row share are skipped.
-    at, line, tx, keys, three, below, flags = scratch
+    at, line, tx, keys, low, high, limit, below, flags = scratch
     lines_of_taps(offsets, at, line)
     for i in range(tx.size):
         tx[i] = offsets[i, 2]
     _ranks(
         as_bytes(src), as_bytes(out), y0, y1,
-        offsets, at, line, tx, rank, keys, three[0], three[1], three[2], below, flags,
+        offsets, at, line, tx, rank, keys, low, high, limit, below, flags,
     )  # fmt: skip
 
 

@@ -43,7 +43,8 @@ def rank_box(src, out, y0, y1, nx, lz, ly, lx, rank, scratch):
     taken, made, below, sums, above, waiting = scratch
     depth, tall = len(made), min(TILE[1], y1 - y0)
     pitch = above.size // tall
-    wide = pitch - lx + 1
+    tiles = -(-nx // (pitch - lx + 1))
+    wide = -(-nx // tiles)  # of similar width: each tries its own thresholds
     for k in range(0, out.firsts.size, depth):
         for top in range(y0, y1, tall):
             for left in range(0, nx, wide):
