@@ -70,7 +70,7 @@ def _scratch(rows, cols, depth, dtype, offsets, rank):
     lines = 1 + int((np.diff(offsets[:, :2], axis=0) != 0).any(axis=1).sum())
     n, width, keys = len(offsets), cols + int(offsets[:, 2].max()), unsigned_of(dtype)
     indices = (((lines, 2), np.int64), ((n,), np.int64), ((n,), np.int64))
-    # Not rows of one array: those of bytes would not be aligned.
+    # Three arrays: rows of bytes in one array would not be aligned.
     limits = [((width,), keys)] * 3
     return *indices, ((lines, width), keys), *limits, ((cols,), np.uint32), ((cols,), np.bool_)
 

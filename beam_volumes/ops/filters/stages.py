@@ -97,6 +97,11 @@ class Correlate(Neighbourhood):
     def cost(self) -> float:
         return 0.4 + 0.06 * sum(self.extent) * self.weights[0].itemsize / 4
 
+    def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
+        # Narrower slabs at the edges keep more slices of the z pass, up to this limit.
+        row = (cols + self.extent[2]) * self.weights[0].itemsize
+        return max(super().scratch_bytes(rows, cols, depth), separable.KEPT_BYTES + 3 * row)
+
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         return self.two_blocks(rows, cols, depth, self.weights[0].itemsize)
 

@@ -199,7 +199,7 @@ class Axes(KernelStage, Regrid):
         return self.kernel.scratch(rows, cols, depth, self.dtype, needed)
 
     def scratch_bytes(self, rows: int, cols: int, depth: int) -> int:
-        # `arguments` has indices and weights, and numpy's temporaries for the taps along one axis.
+        # `arguments` has indices and weights, and numpy's temporaries for one axis.
         temporary = 40 * max(rows, cols, depth)
         return (
             super().scratch_bytes(rows, cols, depth)
