@@ -100,7 +100,7 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
         try:
             result = function(*args, **kwargs)
         except _OF_ARGUMENTS as error:
-            if wrong is not None and not _is_about(error, wrong.name):
+            if wrong is not None and not _is_own(error):
                 raise wrong from error
             if not is_outermost:
                 raise
@@ -216,7 +216,6 @@ def _is_raised_here(error: BaseException) -> bool:
     return trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
-def _is_about(error: Exception, name: str) -> bool:
-    """Whether an error of this package is about a parameter."""
-    is_own = isinstance(error, TypeError | ValueError) and _is_raised_here(error)
-    return is_own and _names_parameter(str(error), name, None)
+def _is_own(error: Exception) -> bool:
+    """Whether a check of this package raised an error."""
+    return isinstance(error, TypeError | ValueError) and _is_raised_here(error)
