@@ -427,6 +427,10 @@ def footprints() -> dict[str, Callable[..., np.ndarray]]:
     }
 
 
+#: Functions that compute when they are called, although they return volumes.
+_EAGER = {"estimate_flat_field"}
+
+
 def _public() -> list[Any]:
     """Return the exported functions of `ops`."""
     return [getattr(bv, name) for name, module in EXPORTS.items() if module.startswith(".ops.")]
@@ -434,7 +438,7 @@ def _public() -> list[Any]:
 
 def _is_operation(function: Any) -> bool:
     """Whether a function is lazy, takes a volume or a table first, and requires no function."""
-    if not inspect.isfunction(function):
+    if not inspect.isfunction(function) or function.__name__ in _EAGER:
         return False
     signature = inspect.signature(function)
     needed = [_text(p.annotation) for p in signature.parameters.values() if p.default is p.empty]

@@ -329,6 +329,8 @@ def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
     }
     masks = ("mask", "seed", "condition")
     for how in calls_of(operation, len(volume)):
+        if "displacements" in how:  # in recipes the path of a table
+            continue
         inputs = []
         for parameter in operation.required:
             if parameter not in how:

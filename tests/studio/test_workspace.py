@@ -725,6 +725,7 @@ def test_every_parameter_that_opens_files_is_declared_as_a_path(tmp_path, monkey
     assert declared - opened == {  # other parameters are wrong above
         ("agglomerate", "edges"),
         ("agglomerate", "sizes"),
+        ("apply_transforms", "displacements"),
         ("cut", "merges"),
         ("fuse", "transforms"),
         ("keep_labels", "table"),

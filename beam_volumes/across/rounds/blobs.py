@@ -111,31 +111,31 @@ def without_overlapping(
 
 
 class _Groups:
-    """Connected groups of blobs. Dense blobs have many pairs, so that not all of these are held."""
+    """Connected groups of blobs. Dense blobs have many pairs, so that not all of these are kept."""
 
     def __init__(self, number: int) -> None:
         self.group = np.arange(number)
         self.pairs: list[np.ndarray] = []
-        self.held = 0
+        self.pending = 0
 
     def add(self, first: np.ndarray, second: np.ndarray) -> None:
         known = self.group[first], self.group[second]
         is_new = known[0] != known[1]
         self.pairs.append(np.stack(known)[:, is_new])
-        self.held += np.count_nonzero(is_new)
-        if self.held > len(self.group):
+        self.pending += np.count_nonzero(is_new)
+        if self.pending > len(self.group):
             self.groups()
 
     def groups(self) -> np.ndarray:
         """The number of the group of each blob."""
-        if self.held:
+        if self.pending:
             first, second = np.concatenate(self.pairs, axis=1)
             number = len(self.group)
             links = scipy.sparse.coo_array(
                 (np.ones(len(first), bool), (first, second)), (number, number)
             )
             _, joined = scipy.sparse.csgraph.connected_components(links, directed=False)
-            self.group, self.pairs, self.held = joined[self.group], [], 0
+            self.group, self.pairs, self.pending = joined[self.group], [], 0
         return self.group
 
 

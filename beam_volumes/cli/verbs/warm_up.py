@@ -265,9 +265,8 @@ def calls_of(operation: Operation, slices: int) -> tuple[dict[str, Any], ...]:
     They are from `CALLS`, or sizes and 1 for each required number.
     """
     if operation.name == "apply_transforms":
-        by = np.full(slices, 0.5)
-        node = {"z": np.arange(slices), "y": by, "x": by, "d_y": by, "d_x": by}
-        shifts = ((0.5, 0.5),) * slices
+        by, shifts = [0.5] * slices, ((0.5, 0.5),) * slices
+        node = {"z": list(range(slices)), "y": by, "x": by, "d_y": by, "d_x": by}
         return {"transforms": shifts}, {"transforms": shifts, "displacements": node}
     if operation.name in CALLS:
         return CALLS[operation.name]
