@@ -13285,7 +13285,7 @@ def register_elastic(
 
     Notes
     -----
-    One sweep aligns and downsamples the stack. The downsampled planes are held in memory, up to
+    One sweep aligns and downsamples the stack. The downsampled planes are kept in memory, up to
     ``options.max_inmemory``, and about 600 bytes for each node of a slice.
 
     Blocks are aligned as in `register_slices`: by phase correlation, and then by least squares of
