@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.options import reserved
+from beam_volumes.base.text import format_bytes
+from beam_volumes.graph.options import Options, reserved
+from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
@@ -238,9 +240,26 @@ class Slices:
         return cls(thin, pairs, (v.chunks or (1,))[0])
 
     @property
+    def plane_bytes(self) -> int:
+        """Bytes of a downsampled slice."""
+        return self.thin.nbytes // self.thin.shape[0]
+
+    def check_blocks(self) -> None:
+        """Refuse blocks that a worker cannot compute as an array."""
+        first, stop = self.blocks[0]
+        count = min(stop - first + self.pairs.reach, self.thin.shape[0])
+        limit = min(settings.max_inmemory, Options.max_inmemory)  # workers have the default
+        if count * self.plane_bytes > limit:
+            raise ValueError(
+                f"{self.pairs.name}: a worker would hold {count} downsampled slices, "
+                f"{format_bytes(count * self.plane_bytes)}, and the limit is {format_bytes(limit)}; give a "
+                f"smaller neighbours= (now {self.pairs.reach}) or max_side="
+            )
+
+    @property
     def blocks(self) -> list[tuple[int, int]]:
         """Ranges of slices that are each compared at once, in whole chunks if these are small."""
-        count, plane = self.thin.shape[0], self.thin.nbytes // self.thin.shape[0]
+        count, plane = self.thin.shape[0], self.plane_bytes
         depth = -(-_BLOCK // self.chunk) * self.chunk
         if depth * plane > _MAX_BLOCK_BYTES:
             depth = max(1, min(_BLOCK, _MAX_BLOCK_BYTES // plane))
