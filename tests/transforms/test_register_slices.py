@@ -3,11 +3,13 @@
 import apache_beam as beam
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.ndimage as ndi
 import tensorstore as ts
 from apache_beam.testing.util import assert_that
 
 import beam_volumes as bv
+from beam_volumes.ops.geometry.registration.links import nearest_rotations
 from beam_volumes.transforms.steps.register import _aligned, _links
 from tests.transforms.trees import stored
 
@@ -175,3 +177,11 @@ def test_repeated_elements_and_waiting_for_none_give_one_table(stack, tmp_path):
     slices = bv.RegisterSlices(first, max_side=48).slices
     found = [pair for block in slices.blocks for pair in _links(block, slices)]
     assert _aligned(found[::-1] + found, slices).to_pyarrow().equals(expected.to_pyarrow())
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_nearest_rotations_are_polar_factors(axes):
+    matrices = np.eye(axes) + np.random.default_rng(0).normal(size=(50, axes, axes)) * 0.1
+    expected = [scipy.linalg.polar(m)[0] for m in matrices]
+    np.testing.assert_allclose(nearest_rotations(matrices), expected, rtol=0, atol=1e-14)
+    assert np.array_equal(nearest_rotations(matrices)[7:9], nearest_rotations(matrices[7:9]))
