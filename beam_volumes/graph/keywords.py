@@ -6,7 +6,7 @@ import dis
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import FunctionType
 from typing import Any, TypeVar
@@ -47,7 +47,7 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
     """Check arguments: parameters by name, and values by annotation.
 
     With ``names_call``, the function computes nothing yet. All its errors then begin with its name, including
-    errors of functions that it calls (`_of_caller`).
+    errors of functions that it calls (`_of_caller`). An ``__init__`` is checked as a call of its class.
 
     Examples
     --------
@@ -65,7 +65,10 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
     if not isinstance(function, FunctionType):
         return function
     parameters = inspect.signature(function).parameters
+    is_init = function.__name__ == "__init__"
+    title = function.__qualname__.split(".")[-2] if is_init else function.__name__
     known = list(parameters)
+    iterables = {p.name for p in parameters.values() if "Iterable[" in str(p.annotation)}
     rest = next((p.name for p in parameters.values() if p.kind is p.VAR_POSITIONAL), None)
     places = [p.name for p in parameters.values() if p.kind in _IN_ORDER]
     has_others = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -77,20 +80,25 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
         if not kinds:
             kinds.update(kinds_of(function))
         args, kwargs = _as_elsewhere(places, known, args, kwargs)
+        # The check of the values would exhaust an iterator.
+        kwargs = {
+            name: list(value) if name in iterables and isinstance(value, Iterator) else value
+            for name, value in kwargs.items()
+        }
         if by_name and rest is None and len(args) > len(places):
             raise TypeError(
-                f"{function.__name__} accepts {', '.join(places)} by position; give "
+                f"{title} accepts {', '.join(places[is_init:])} by position; give "
                 f"{'=, '.join(by_name)}= by name"
             )
         if not has_others:
-            check_names(function.__name__, kwargs, known)
-        given = [*zip(places, args, strict=False), *kwargs.items()]
+            check_names(title, kwargs, known[is_init:])
+        given = [*zip(places, args, strict=False), *kwargs.items()][is_init:]
         if rest is not None:
             given += [(rest, value) for value in args[len(places) :]]
         wrong = None
         for name, value in given:
             if wrong is None and name in kinds and value is not parameters[name].default:
-                wrong = kinds[name].error(function.__name__, name, value)
+                wrong = kinds[name].error(title, name, value)
         if not names_call:
             if wrong is not None:
                 raise wrong
@@ -104,7 +112,7 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
                 raise wrong from error
             if not is_outermost:
                 raise
-            better = _of_caller(error, function.__name__, known, kinds, given)
+            better = _of_caller(error, title, known, kinds, given)
             if wrong is not None:  # the function's own message has a better remedy
                 raise ParameterError(str(better), wrong.name) from error
             raise better from better.__cause__

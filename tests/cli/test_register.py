@@ -15,6 +15,7 @@ import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.graph.options import MemoryLimit, limited
 from beam_volumes.ops.geometry.registration import images
+from beam_volumes.ops.geometry.registration.sequences import needs_of_slices
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import parse_recipe, read_recipe
@@ -226,6 +227,50 @@ def test_a_plan_has_what_a_registration_reads_and_needs(tmp_path, monkeypatch, c
         assert re.search(says, capsys.readouterr().err)
         for file in register_inputs(recipe, memory=smallest):
             Path(file).unlink()
+
+
+_REFUSED = {
+    "skip: [3]": "skip=3 is not a number from 0 to 2 along",
+    "method: keypoints": 'method="keypoints" finds rotations',
+    "model: bent": "model='bent' is not available",
+    "reference: 7": "reference=7 is not a number",
+    "min_quality: 2": "min_quality=2 is not a correlation",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [("register_slices", how) for how in _REFUSED]
+    + [("register_frames", how) for how in _REFUSED]
+    + [("register_tiles", how) for how in [*_REFUSED][2:]],
+)
+def test_plans_refuse_the_parameters_that_a_registration_refuses(tmp_path, monkeypatch, name, how):
+    monkeypatch.chdir(tmp_path)
+    axes = "tyx" if name == "register_frames" else "zyx"
+    for k in range(2):
+        bv.compute(bv.open(np.zeros((3, 32, 32), "u1"), axes=axes).to(f"{k}.zarr"))
+    Path("tiles.csv").write_text("path,z,y,x\n0.zarr,0,0,0\n1.zarr,0,0,20\n")
+    given, step = "0.zarr", "apply_transforms"
+    if name == "register_tiles":
+        given, step = "tiles.csv", "fuse"
+    recipe = parse_recipe(
+        f"input: {given}\nregister: {{{name}: {{{how}, table: t.csv}}}}\n"
+        f"steps: {{{step}: {{transforms: t.csv}}}}\noutput: out.zarr\n"
+    )
+    with pytest.raises(RecipeError, match=f"{name}: {_REFUSED[how]}"):
+        planned_registrations(recipe, 1 << 34)
+
+
+def test_slices_that_are_too_large_for_an_array_are_refused_by_plans(monkeypatch):
+    stack = bv.open(np.zeros((3, 40, 40), "u1"))
+    monkeypatch.setattr(bv.options, "max_inmemory", 3 * 40 * 40)
+    bv.register_slices(stack)
+    monkeypatch.setattr(bv.options, "max_inmemory", 3 * 40 * 40 - 1)
+    for function in (bv.register_slices, needs_of_slices):
+        with pytest.raises(
+            ValueError, match=r"register_slices: the downsampled slices have 4\.7 KiB"
+        ):
+            function(stack)
 
 
 def test_memory_of_a_recipe_limits_the_pairs_at_a_time(monkeypatch):

@@ -3,11 +3,14 @@
 import apache_beam as beam
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.ndimage as ndi
 import tensorstore as ts
 from apache_beam.testing.util import assert_that
 
 import beam_volumes as bv
+from beam_volumes.ops.geometry.registration.links import nearest_rotations
+from beam_volumes.transforms.steps.register import _aligned, _links
 from tests.transforms.trees import stored
 
 
@@ -106,3 +109,79 @@ def test_slices_without_common_keypoints_are_refused(tmp_path):
     _ = p | step
     with pytest.raises(Exception, match="no two images share enough keypoints"):
         p.run()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("skip", 5, "skip=5 is not a sequence of whole numbers"),
+        ("min_quality", "high", "min_quality='high' is not a number"),
+        ("min_quality", True, "min_quality=True is not a number"),
+        ("max_shift", [1, 2], r"max_shift=\[1, 2\] is not a number or None"),
+        ("trend", None, "trend=None is not a text or a number"),
+        ("neighbors", 2, "has no parameter 'neighbors'; did you mean neighbours="),
+        ("stack", None, "expected a Volume or an array, not NoneType None"),
+    ],
+)
+def test_wrong_types_are_refused_as_by_the_function(stack, name, value, message):
+    errors = []
+    for function in (bv.RegisterSlices, bv.register_slices):
+        with pytest.raises(TypeError, match=message) as refused:
+            function(**{"stack": stack, name: value})
+        errors.append(str(refused.value).replace("RegisterSlices", "register_slices"))
+    assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("max_shift", "far"), ("min_quality", [0.5]), ("tiles", None)]
+)
+def test_wrong_types_of_tiles_are_refused(stack, name, value):
+    given = {"tiles": [stack, stack], "positions": [(0, 0, 0), (0, 0, 60)], name: value}
+    with pytest.raises(TypeError, match=f"RegisterTiles: {name}=.* is not a"):
+        bv.RegisterTiles(**given)
+
+
+def test_slices_to_skip_are_read_once(stack):
+    assert bv.RegisterSlices(stack, skip=iter([2, 16])).slices.pairs.skipped == {2, 16}
+    first = stack[:5]
+    expected = bv.register_slices(first, skip=[2, 4], max_side=48).to_pyarrow()
+    found = bv.register_slices(first, skip=(k for k in (2, 4)), max_side=48).to_pyarrow()
+    assert found.equals(expected) and found["links"].to_pylist()[2] == 0
+
+
+def test_blocks_that_are_too_large_for_a_worker_are_refused(tmp_path):
+    spec = {"driver": "zarr", "kvstore": f"file://{tmp_path}/empty.zarr"}
+    ts.open(spec, create=True, dtype=ts.float32, shape=(400, 2048, 2048)).result()
+    volume = bv.open(str(tmp_path / "empty.zarr"))
+    bv.RegisterSlices(volume, max_side=2048, neighbours=48)
+    message = r"hold 65 downsampled slices, 1\.0 GiB.*smaller neighbours= \(now 49\) or max_side="
+    with pytest.raises(ValueError, match=message):
+        bv.RegisterSlices(volume, max_side=2048, neighbours=49)
+    bv.RegisterSlices(volume, max_side=1024, neighbours=49)
+
+
+def test_repeated_elements_and_waiting_for_none_give_one_table(stack, tmp_path):
+    def save(table, name):
+        with open(tmp_path / name, "a", encoding="utf-8") as file:
+            file.write(f"{table['links'].to_pylist()}\n")
+
+    first = stack[:20]
+    expected = bv.register_slices(first, max_side=48)
+    with beam.Pipeline("FnApiRunner") as p:
+        for name, given in (("none", []), ("some", [1, 1, 2])):
+            before = p | f"Create {name}" >> beam.Create(given)
+            table = before | name >> bv.RegisterSlices(first, max_side=48)
+            _ = table | f"Save {name}" >> beam.Map(save, name)
+    for name in ("none", "some"):
+        assert (tmp_path / name).read_text() == f"{expected['links'].to_pylist()}\n"
+    slices = bv.RegisterSlices(first, max_side=48).slices
+    found = [pair for block in slices.blocks for pair in _links(block, slices)]
+    assert _aligned(found[::-1] + found, slices).to_pyarrow().equals(expected.to_pyarrow())
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_nearest_rotations_are_polar_factors(axes):
+    matrices = np.eye(axes) + np.random.default_rng(0).normal(size=(50, axes, axes)) * 0.1
+    expected = [scipy.linalg.polar(m)[0] for m in matrices]
+    np.testing.assert_allclose(nearest_rotations(matrices), expected, rtol=0, atol=1e-14)
+    assert np.array_equal(nearest_rotations(matrices)[7:9], nearest_rotations(matrices[7:9]))

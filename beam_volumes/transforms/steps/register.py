@@ -11,6 +11,7 @@ import numpy as np
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.typehints import Tuple, with_output_types
 
+from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.geometry.registration.images import Link, check_quality
@@ -90,6 +91,7 @@ class RegisterTiles(beam.PTransform):
     [True]
     """
 
+    @named_checked
     def __init__(
         self,
         tiles: Sequence[Volume],
@@ -213,7 +215,10 @@ class RegisterSlices(beam.PTransform):
     ------
     ValueError
         If a parameter is out of range, or the stack or mask is in the memory of this process. If
-        the volume has several channels, time points, no voxels, or no axes z, y and x.
+        the volume has several channels, time points, no voxels, or no axes z, y and x. If the
+        downsampled planes of a block and its neighbours have more than 1 GiB.
+    TypeError
+        If ``stack`` or ``mask`` is neither a volume nor an array, or ``mask`` has floats.
 
     See Also
     --------
@@ -247,6 +252,7 @@ class RegisterSlices(beam.PTransform):
     [0.0, 3.0, 1.0]
     """
 
+    @named_checked
     def __init__(
         self,
         stack: Volume,
@@ -282,6 +288,7 @@ class RegisterSlices(beam.PTransform):
             nodata=nodata,
         )
         check_readable(self.slices.thin)
+        self.slices.check_blocks()
 
     def expand(self, begin: Any) -> beam.PCollection:
         pipeline, wait, windowed = beginning(begin, "RegisterSlices")

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
-import scipy.linalg
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from scipy.sparse.linalg import SuperLU, splu
@@ -191,6 +190,12 @@ def _consistent(_: np.ndarray, groups: np.ndarray, agree: np.ndarray) -> np.ndar
     return np.asarray(agree & (groups[:, 0] == groups[:, 1]))
 
 
+def nearest_rotations(matrices: np.ndarray) -> np.ndarray:
+    """Return the orthogonal factors of the polar decompositions of many matrices."""
+    left, _, right = np.linalg.svd(matrices)
+    return left @ right
+
+
 def connected(pairs: Collection[tuple[int, int]] | np.ndarray, count: int) -> np.ndarray:
     """Return for each image the number of its group; pairs connect the images of a group."""
     ends = np.asarray(pairs if isinstance(pairs, np.ndarray) else list(pairs), int)
@@ -288,9 +293,7 @@ class _Equations:
         else:
             matrices = self._linear_parts(some, scaled)
         if self.model == "rigid":
-            turns = np.stack(
-                [scipy.linalg.polar(m * self.spacing[:, None] / self.spacing)[0] for m in matrices]
-            )
+            turns = nearest_rotations(matrices * self.spacing[:, None] / self.spacing)
             matrices = turns / self.spacing[:, None] * self.spacing
         before = self.given if start is None else start[1]
         places = self._places(some, scaled, matrices, before, tolerance)

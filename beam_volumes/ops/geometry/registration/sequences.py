@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.options import reserved
+from beam_volumes.base.text import format_bytes
+from beam_volumes.graph.options import Options, reserved
+from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
@@ -238,9 +241,26 @@ class Slices:
         return cls(thin, pairs, (v.chunks or (1,))[0])
 
     @property
+    def plane_bytes(self) -> int:
+        """Bytes of a downsampled slice."""
+        return self.thin.nbytes // self.thin.shape[0]
+
+    def check_blocks(self) -> None:
+        """Refuse blocks that a worker cannot compute as an array."""
+        first, stop = self.blocks[0]
+        count = min(stop - first + self.pairs.reach, self.thin.shape[0])
+        limit = min(settings.max_inmemory, Options.max_inmemory)  # workers have the default
+        if count * self.plane_bytes > limit:
+            raise ValueError(
+                f"{self.pairs.name}: a worker would hold {count} downsampled slices, "
+                f"{format_bytes(count * self.plane_bytes)}, and the limit is {format_bytes(limit)}; give a "
+                f"smaller neighbours= (now {self.pairs.reach}) or max_side="
+            )
+
+    @property
     def blocks(self) -> list[tuple[int, int]]:
         """Ranges of slices that are each compared at once, in whole chunks if these are small."""
-        count, plane = self.thin.shape[0], self.thin.nbytes // self.thin.shape[0]
+        count, plane = self.thin.shape[0], self.plane_bytes
         depth = -(-_BLOCK // self.chunk) * self.chunk
         if depth * plane > _MAX_BLOCK_BYTES:
             depth = max(1, min(_BLOCK, _MAX_BLOCK_BYTES // plane))
@@ -253,22 +273,27 @@ class Slices:
         return self.pairs.links(lambda k: planes[k - first], range(first, stop))
 
 
-def needs_of_slices(
-    stack: Volume,
-    *,
-    neighbours: int = 3,
-    max_side: int = 1024,
-    mask: Any = None,
-    nodata: float | None = None,
-    **others: Any,
-) -> Needs:
-    """Return what `register_slices` needs."""
-    name = "register_slices"
-    _, _, thin = _thin_slices(stack, max_side, mask, nodata, name)
-    return _needs_of(thin, par.whole_number(neighbours, "neighbours", name))
+def needs_of_slices(stack: Volume, *, prior: Any = None, **given: Any) -> Needs:
+    """Return what `register_slices` needs; a table ``prior`` may not exist yet."""
+    slices = Slices.of(stack, "register_slices", **_with_defaults(register_slices, given))
+    return _needs_of(slices.thin, slices.pairs.reach)
+
+
+def _with_defaults(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all parameters of a registration except its input and progress."""
+    parameters = inspect.signature(function).parameters.values()
+    found = {p.name: given.get(p.name, p.default) for p in parameters if p.kind is p.KEYWORD_ONLY}
+    del found["progress"]
+    return found
 
 
 def _needs_of(thin: Volume, reach: int) -> Needs:
+    if thin.nbytes > settings.max_inmemory:
+        raise ValueError(
+            f"register_slices: the downsampled slices have {format_bytes(thin.nbytes)}, and "
+            f"options.max_inmemory is {format_bytes(settings.max_inmemory)}; give a smaller max_side=, raise "
+            "this limit, or use RegisterSlices in a pipeline"
+        )
     return Needs(thin, 1, thin.nbytes, thin.size // thin.shape[0], reach, "max_side")
 
 
@@ -385,20 +410,11 @@ def register_frames(
     >>> [round(x, 1) + 0.0 for x in table["x"].to_pylist()]
     [0.0, 3.0, 1.0]
     """
-    name = "register_frames"
-    v, factor = _frames(movie, max_side)
-    of_movie, empty = _mask_of_movie(mask, v), nodata_of(nodata, v.dtype, name)
-    needs = needs_of_frames(
-        v, neighbours=neighbours, max_side=max_side, mask=of_movie, nodata=nodata
-    )
-    pairs = ImagePairs.of(
-        name,
-        "t",
-        v.space.axes,
-        v.shape[0],
-        _small_frame(v, 0, factor, of_movie, empty).shape,
-        factor,
-        v.space.voxel_size,
+    movie_pairs = _FramePairs.of(
+        movie,
+        max_side=max_side,
+        mask=mask,
+        nodata=nodata,
         model=model,
         method=method,
         neighbours=neighbours,
@@ -407,30 +423,48 @@ def register_frames(
         max_shift=max_shift,
         min_quality=min_quality,
     )
+    needs = movie_pairs.needs
 
     def frame(t: int) -> np.ndarray:
         with reserved(needs.occupied):
-            return np.asarray(_small_frame(v, t, factor, of_movie, empty))
+            return np.asarray(movie_pairs.small(t))
 
-    return pairs.registered(frame, needs.threads, progress)
+    return movie_pairs.pairs.registered(frame, needs.threads, progress)
 
 
-def needs_of_frames(
-    movie: Volume,
-    *,
-    neighbours: int = 3,
-    max_side: int = 256,
-    mask: Any = None,
-    nodata: float | None = None,
-    **others: Any,
-) -> Needs:
+@dataclass(frozen=True, eq=False)
+class _FramePairs:
+    """A movie, and how its downsampled frames are compared."""
+
+    movie: Volume
+    mask: Volume | None
+    nodata: float | None
+    pairs: ImagePairs
+
+    @classmethod
+    def of(cls, movie: Any, *, max_side: int, mask: Any, nodata: Any, **how: Any) -> _FramePairs:
+        name = "register_frames"
+        v, factor = _frames(movie, max_side)
+        of_movie, empty = _mask_of_movie(mask, v), nodata_of(nodata, v.dtype, name)
+        shape = _small_frame(v, 0, factor, of_movie, empty).shape
+        size = v.space.voxel_size
+        pairs = ImagePairs.of(name, "t", v.space.axes, v.shape[0], shape, factor, size, **how)
+        return cls(v, of_movie, empty, pairs)
+
+    def small(self, t: int) -> Volume:
+        """Return a downsampled frame."""
+        return _small_frame(self.movie, t, self.pairs.factor, self.mask, self.nodata)
+
+    @property
+    def needs(self) -> Needs:
+        small, reach = self.small(0), self.pairs.reach
+        images = min(reach + 1, self.pairs.count) * small.nbytes
+        return Needs(small, self.pairs.count, images, small.size, reach, "max_side")
+
+
+def needs_of_frames(movie: Volume, **given: Any) -> Needs:
     """Return what `register_frames` needs."""
-    v, factor = _frames(movie, max_side)
-    reach = par.whole_number(neighbours, "neighbours", "register_frames")
-    empty = nodata_of(nodata, v.dtype, "register_frames")
-    small = _small_frame(v, 0, factor, _mask_of_movie(mask, v), empty)
-    images = min(reach + 1, v.shape[0]) * small.nbytes
-    return Needs(small, v.shape[0], images, small.size, reach, "max_side")
+    return _FramePairs.of(movie, **_with_defaults(register_frames, given)).needs
 
 
 def _frames(movie: Volume, max_side: int) -> tuple[Volume, int]:

@@ -249,18 +249,24 @@ def needs_of_tiles(
     *,
     model: str = "translation",
     max_shift: float | Sequence[float] = 20.0,
+    min_quality: float = 0.5,
+    reference: int | None = None,
+    subvoxel: bool = True,
     channel: int | str | None = None,
     mask: Any = None,
     nodata: float | None = None,
     **others: Any,
 ) -> Needs:
     """Return what `register_tiles` needs."""
+    check_quality(min_quality, "register_tiles")
     return TilePairs.of(
         tiles,
         positions,
         model,
         max_shift,
         "register_tiles",
+        reference,
+        subvoxel,
         mask=mask,
         nodata=nodata,
         channel=channel,

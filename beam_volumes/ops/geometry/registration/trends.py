@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
+from beam_volumes.ops.geometry.registration.links import nearest_rotations
 from beam_volumes.ops.geometry.transforms import matrices_of
 from beam_volumes.ops.parameters import checks as par
 
@@ -84,7 +84,7 @@ class Trend:
         turns = smooth[:, : n * n].reshape(count, n, n)
         if self.model == "rigid":
             scale = self.spacing[:, None] / self.spacing
-            turns = np.stack([scipy.linalg.polar(m * scale)[0] for m in turns]) / scale
+            turns = nearest_rotations(turns * scale) / scale
         return turns, smooth[:, n * n :]
 
 
