@@ -128,10 +128,10 @@ class NearbyStep(TableStep):
         """Whether rows may be near places outside a range of places."""
         at = (rows.columns["place"] // self.slice_size).astype(np.int64)
         reach = self.reaches(rows.columns)
-        before = at - (span[0] - 1) // self.slice_size <= reach
-        after = span[1] // self.slice_size - at <= reach
-        end = self.shape[0] * self.slice_size
-        return (before if span[0] > 0 else False) | (after if span[1] < end else before & False)
+        first, end = span
+        before = (at - (first - 1) // self.slice_size <= reach) & (first > 0)
+        after = (end // self.slice_size - at <= reach) & (end < self.shape[0] * self.slice_size)
+        return before | after
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
         sizes = [self.radix ** (self.depth - level) for level in range(self.depth + 1)]
