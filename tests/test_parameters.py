@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import beam_volumes as bv
+from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.kinds import ParameterError, kind_of
 from beam_volumes.plan.fit.fitting import MemoryTooSmall
 from beam_volumes.recipes.catalogue import Parameter, operations
@@ -300,3 +302,15 @@ def test_kinds(annotation, good, bad):
     kind = kind_of(annotation)
     assert [v for v in good if not kind.accepts(v)] == []
     assert [v for v in bad if kind.accepts(v)] == []
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_an_iterator_is_not_exhausted_by_its_check(by_name):
+    @checked_keywords
+    def listed(some: Iterable[int]):
+        return list(some)
+
+    some = iter([1, 2])
+    assert (listed(some=some) if by_name else listed(some)) == [1, 2]
+    with pytest.raises(TypeError, match=r"some=\[1, 2.5\] is not a sequence of whole numbers"):
+        listed(iter([1, 2.5]))

@@ -68,23 +68,24 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
     is_init = function.__name__ == "__init__"
     title = function.__qualname__.split(".")[-2] if is_init else function.__name__
     known = list(parameters)
-    iterables = {p.name for p in parameters.values() if "Iterable[" in str(p.annotation)}
     rest = next((p.name for p in parameters.values() if p.kind is p.VAR_POSITIONAL), None)
     places = [p.name for p in parameters.values() if p.kind in _IN_ORDER]
     has_others = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     by_name = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
     kinds: dict[str, Kind] = {}
 
+    def listed(name: str, value: Any) -> Any:
+        # The check of the values would exhaust an iterator.
+        once = isinstance(value, Iterator) and name in kinds and kinds[name].is_iterable
+        return list(value) if once else value
+
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         if not kinds:
             kinds.update(kinds_of(function))
         args, kwargs = _as_elsewhere(places, known, args, kwargs)
-        # The check of the values would exhaust an iterator.
-        kwargs = {
-            name: list(value) if name in iterables and isinstance(value, Iterator) else value
-            for name, value in kwargs.items()
-        }
+        args = (*map(listed, places, args), *args[len(places) :])
+        kwargs = {name: listed(name, value) for name, value in kwargs.items()}
         if by_name and rest is None and len(args) > len(places):
             raise TypeError(
                 f"{title} accepts {', '.join(places[is_init:])} by position; give "

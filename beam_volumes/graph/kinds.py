@@ -64,6 +64,8 @@ class Kind:
     accepts: Callable[[Any], bool] = field(compare=False)
     #: Their plural in messages.
     many: str = ""
+    #: Whether iterators are accepted, which a check exhausts.
+    is_iterable: bool = False
 
     @property
     def text(self) -> str:
@@ -198,6 +200,7 @@ def kind_of(annotation: str, names: Mapping[str, Any] = {}) -> Kind:
         tuple(sorted(texts, key="None".__eq__)),
         lambda value: any(kind.accepts(value) for kind in kinds),
         " or ".join(kind.many or kind.text for kind in kinds),
+        any(kind.is_iterable for kind in kinds),
     )
 
 
@@ -238,6 +241,7 @@ def _sequence(item: Kind, any_order: bool) -> Kind:
         (f"a sequence of {item.many or item.text}",),
         accepts,
         f"sequences of {item.many or item.text}",
+        any_order,
     )
 
 
