@@ -89,6 +89,7 @@ def test_peaks_many_and_refused():
         ({"min_distance": 1.5}, TypeError),
         ({"exclude_border": (1, 2)}, ValueError),
         ({"p_norm": 0.5}, ValueError),
+        ({"p_norm": 1e3}, ValueError),
         ({"num_peaks": -1}, ValueError),
     ):
         with pytest.raises(error, match=next(iter(bad))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +36,9 @@ from beam_volumes.ops.parameters.building import kernel_input, stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 from beam_volumes.sweep.stage import Block, KernelStage, Padding
+
+#: Logarithm of the largest sum of three powers that a float64 contains.
+_LARGEST = math.log(sys.float_info.max / 3)
 
 
 @documented
@@ -135,6 +139,10 @@ def peak_local_max(
     p_norm = math.inf if p_norm is None else p_norm
     if not par.is_number(p_norm) or not p_norm >= 1:
         raise ValueError(f"{name}: p_norm={p_norm!r} is not a number from 1 to inf")
+    if p_norm < math.inf and p_norm * math.log(max(2, *shape)) > _LARGEST:
+        raise ValueError(
+            f"{name}: p_norm={p_norm!r} is too large for distances of {max(shape)} voxels; use numpy.inf"
+        )
     count = _max_count(num_peaks, name)
     if isinstance(exclude_border, bool | np.bool_):
         border = distance if exclude_border else (0,) * len(shape)
