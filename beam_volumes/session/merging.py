@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beam_volumes.across.rounds.flow import Flow, single_round
+from beam_volumes.base.geometry import Grid
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.plan.explain import describe_merge
+from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
@@ -28,7 +30,7 @@ Numbers = dict[str, Any]
 def reductions_of(plan: Plan, pass_index: int) -> dict[str, Reduction]:
     """All reductions of a pass, by token."""
     folds = {f.token: f.reduction for f in plan.passes[pass_index].program.folds}
-    return folds | {load_token(b): load for b, load in loads(plan, pass_index)}
+    return folds | load_reductions(loads(plan, pass_index))
 
 
 def flows_of(plan: Plan, pass_index: int) -> dict[str, Flow]:
@@ -52,13 +54,12 @@ def merge(plan: Plan, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[
 
 
 def put_together(
-    plan: Plan, pass_index: int, pieces: Iterable[tuple[str, int, Any]]
+    reductions: Mapping[str, Reduction], pieces: Iterable[tuple[str, int, Any]]
 ) -> dict[str, Any]:
-    """Join the merged pieces of a pass's states: tokens, piece numbers and pieces."""
+    """Join the merged pieces of states: tokens, piece numbers and pieces."""
     by_token: dict[str, dict[int, Any]] = {}
     for token, number, piece in pieces:
         by_token.setdefault(token, {})[number] = piece
-    reductions = reductions_of(plan, pass_index)
     return {token: reductions[token].put_together(some) for token, some in by_token.items()}
 
 
@@ -80,8 +81,7 @@ def finish_pass(
     with session.noted(f"finish-{pass_index}"):
         session.check_inputs()
         values = {v.token: evaluate(v, near) for v in p.values}
-        for b, load in loads(session.plan, pass_index):
-            load.finish(states[load_token(b)], ())
+        check_loads(loads(session.plan, pass_index), states)
         found = {
             f.token: f.reduction.finish(states[f.token], tuple(values[t] for t in f.values))
             for f in p.program.folds
@@ -151,12 +151,38 @@ def warn_of_merges(plan: Plan) -> None:
                 warnings.warn(text, RuntimeWarning, stacklevel=outside())
 
 
-def loads(plan: Plan, pass_index: int) -> list[tuple[Surveyed, Reduction]]:
+#: Surveys that predict the size of their merge, with reductions for it.
+Loads = list[tuple[Surveyed, Reduction]]
+
+
+def loads(plan: Plan, pass_index: int) -> Loads:
     """The surveys of a pass that predict the size of their merge, with reductions for it."""
-    p = plan.passes[pass_index]
-    limits = p.merge_limit_bytes, plan.workers, p.limit_bytes
+    return loads_of(plan.passes[pass_index], plan.workers)
+
+
+def loads_of(p: Pass, workers: int | None) -> Loads:
+    """The same, of a pass; ``workers``: see `Survey.load`."""
+    limits = p.merge_limit_bytes, workers, p.limit_bytes
     found = ((b, b.survey.load(p.grid, *limits)) for b in p.program.surveys)
     return [(b, load) for b, load in found if load is not None]
+
+
+def load_reductions(loads: Loads) -> dict[str, Reduction]:
+    """The reductions of loads, by token."""
+    return {load_token(b): load for b, load in loads}
+
+
+def load_states(
+    loads: Loads, grid: Grid, index: int, summaries: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The loads of a slab, from its summaries."""
+    return {load_token(b): b.survey.load_of(grid, index, summaries[b.token]) for b, _ in loads}
+
+
+def check_loads(loads: Loads, states: Mapping[str, Any]) -> None:
+    """Raise ValueError for a merge that does not fit the memory, from the merged loads."""
+    for b, load in loads:
+        load.finish(states[load_token(b)], ())
 
 
 def load_token(surveyed: Surveyed) -> str:

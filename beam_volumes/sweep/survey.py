@@ -202,12 +202,12 @@ class Survey(Half):
         raise NotImplementedError
 
     def load(
-        self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
+        self, grid: Grid, limit_bytes: int, workers: int | None, slab_limit_bytes: int
     ) -> Reduction | None:
         """A reduction of `load_of` all slabs that raises in `finish` if the merge does not fit.
 
-        The error suggests memory with one slab in flight instead of ``workers``. A slab may keep
-        ``slab_limit_bytes``.
+        The error suggests memory with one slab in flight instead of ``workers``, unless that is None.
+        A slab may keep ``slab_limit_bytes``.
         """
         return None
 

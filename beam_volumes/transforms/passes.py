@@ -471,7 +471,8 @@ def _finish(
 ) -> States:
     with errors_as_data(session.secret):
         # Without any slab, merging starts from the empty state.
-        joined = merging.put_together(session.plan, index, (piece for _, piece in states))
+        reductions = merging.reductions_of(session.plan, index)
+        joined = merging.put_together(reductions, (piece for _, piece in states))
         merged = merging.merge(session.plan, index, [joined])
         after = merging.finish_pass(session, index, merged, known)
     # Large values stay in the journal.

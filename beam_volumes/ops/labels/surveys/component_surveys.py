@@ -156,7 +156,7 @@ class ComponentSurvey(Survey):
         return COMPONENT_BYTES + 3 * self.column_bytes
 
     def load(
-        self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
+        self, grid: Grid, limit_bytes: int, workers: int | None, slab_limit_bytes: int
     ) -> MergeEstimate:
         return MergeEstimate.of(
             grid,

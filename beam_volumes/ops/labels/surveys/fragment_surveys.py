@@ -108,7 +108,7 @@ class FragmentSurvey(Survey):
         return MergeSize(expected=min(expected, maximum), maximum=maximum)
 
     def load(
-        self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
+        self, grid: Grid, limit_bytes: int, workers: int | None, slab_limit_bytes: int
     ) -> FragmentLoad:
         return FragmentLoad.of_tiles(self.tiling.grid, limit_bytes, self.name)
 
