@@ -29,6 +29,7 @@ from beam_volumes.plan.cost.machine import cores
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.session import merging
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
@@ -44,10 +45,11 @@ from beam_volumes.transforms.passes import (
 from beam_volumes.transforms.rounds import Merges, Take
 from beam_volumes.transforms.rows import as_element, rows_of, type_of_number
 from beam_volumes.transforms.slab import GivenSlab, Slab, SlabKey, slab_of
-from beam_volumes.transforms.steps.components import LabelComponents, grid_of, index_of
+from beam_volumes.transforms.steps.components import LabelComponents, grid_of
 from beam_volumes.transforms.steps.grids import SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource, larger_halo, placeholder
 from beam_volumes.transforms.steps.slabs import ReadSlabs, check_portable
+from beam_volumes.transforms.steps.surveys import CheckLoads, index_of, load_pieces
 from beam_volumes.transforms.waiting import in_global_window, windowed_as
 
 #: Results of a function of a volume.
@@ -77,7 +79,8 @@ class MeasureSlabs(beam.PTransform):
         Whether slabs may be missing. The numbers then cover the slabs that have arrived. Otherwise
         the pipeline fails, and the message lists the missing slabs.
     memory : int or str, optional
-        Memory that a worker process may use, such as ``"1GiB"``.
+        Memory that a worker process may use, such as ``"1GiB"``. If a merge of components needs
+        more, the pipeline fails before the merge begins.
     **functions : callable
         Named functions from the whole volume to a lazy number or a table: ``mean=bv.mean``, or
         ``top=lambda v: bv.percentile(bv.median_filter(v, 3), 99)``.
@@ -92,7 +95,8 @@ class MeasureSlabs(beam.PTransform):
     ------
     ValueError
         If a function needs more than one sweep over the voxels, for example to measure labels, or a
-        larger halo than the slabs have. In a worker, if slabs are missing or arrive twice.
+        larger halo than the slabs have. In a worker, if slabs are missing or arrive twice, or
+        components do not fit the memory.
     TypeError
         If a function returns neither a lazy number nor a table.
 
@@ -166,7 +170,8 @@ class MeasureSlabs(beam.PTransform):
                 "mask="
             )
         check_numbers(plan, has_journal=True)
-        self.measuring = _Measuring(plan.passes[0], self.grid, own, self._any_labels)
+        loads = merging.loads_of(plan.passes[0], None)  # a runner selects the slabs in flight
+        self.measuring = _Measuring(plan.passes[0], self.grid, own, self._any_labels, loads)
         check_portable(s.source for s in self.measuring.p.program.steps if s.source is not None)
         self.measuring.check(getattr(slabs, "halo", None))
         if partial and plan.passes[0].program.surveys:
@@ -187,8 +192,13 @@ class MeasureSlabs(beam.PTransform):
         merges = Merges(flows, {token: {"rows": rows} for token in flows})
         given = slabs | "In no window" >> in_global_window(slabs)
         measure = beam.ParDo(_Measure(self.measuring, merges))
-        found = given | "Measure" >> measure.with_outputs(*merges.tags, _CAME, main="states")
+        tags = *merges.tags, _CAME, *([_LOADS] if self.measuring.loads else [])
+        found = given | "Measure" >> measure.with_outputs(*tags, main="states")
         found["states"].element_type = State
+        ready = None
+        if self.measuring.loads:
+            found[_LOADS].element_type = State
+            ready = found[_LOADS] | "Loads" >> CheckLoads(self.measuring.loads)
         parts = [
             found["states"]
             | "Merge" >> beam.CombinePerKey(MergeStates(self.measuring.reductions))
@@ -196,7 +206,7 @@ class MeasureSlabs(beam.PTransform):
             self._missing(found[_CAME], slabs),
         ]
         results: dict[str, beam.PCollection] = {}
-        for n, (token, came) in enumerate(merges.run(found).items(), 1):
+        for n, (token, came) in enumerate(merges.run(found, ready).items(), 1):
             if "numbers" in came:
                 parts.append(
                     came["numbers"]
@@ -246,7 +256,7 @@ class MeasureSlabs(beam.PTransform):
         }
 
 
-_CAME = "came"
+_CAME, _LOADS = "came", "loads"
 _Counted: Any = Tuple[Tuple[int], int]
 #: The parts of one group: kind, key, and the part.
 _Part: Any = Tuple[Tuple[int], Tuple[str, Any]]
@@ -270,6 +280,7 @@ class _Measuring:
     grid: Grid
     name: str  #: Of the transform, for messages.
     any_labels: bool  #: Whether slabs may have any integer dtype.
+    loads: merging.Loads  #: The memory of the merges, checked before they begin.
 
     @property
     def reductions(self) -> dict[str, Any]:
@@ -388,6 +399,8 @@ class _Measure(beam.DoFn):
         index = index_of(slab.key, self.measuring.grid)
         yield TaggedOutput(_CAME, ((index[0] // _BLOCK,), index[0] % _BLOCK))
         yield from state_pieces(result.states, self.measuring.reductions)
+        loads = load_pieces(self.measuring.loads, self.measuring.grid, index[0], result.summaries)
+        yield from (TaggedOutput(_LOADS, load) for load in loads)
         yield from self.merges.begin(index, result.summaries)
 
 
@@ -460,7 +473,7 @@ class _Finish(beam.DoFn):
         self.values: dict[str, Value] = {name: results[name] for name in names}
 
     def process(self, group: tuple[Any, Iterable[tuple[str, Any]]]) -> Iterator[Any]:
-        pieces: dict[str, dict[int, Any]] = {}
+        pieces: list[tuple[str, int, Any]] = []
         known: dict[str, Any] = self.measuring.values | {
             number_token(b.token, name): number
             for b in self.measuring.p.program.surveys
@@ -469,8 +482,7 @@ class _Finish(beam.DoFn):
         lacking: list[int] = []
         for kind, part in group[1]:
             if kind == "state":
-                token, number, piece = part
-                pieces.setdefault(token, {})[number] = piece
+                pieces.append(part)
             elif kind == "numbers":
                 known |= part
             else:
@@ -482,9 +494,10 @@ class _Finish(beam.DoFn):
                 f"{self.measuring.name}: {_some(sorted(lacking), grid)} did not arrive: give all slabs"
                 + (", or partial=True to measure the others" if is_possible else "")
             )
-        for token, reduction in self.measuring.reductions.items():
-            some = pieces.get(token)
-            state = reduction.zero() if some is None else reduction.put_together(some)
+        reductions = self.measuring.reductions
+        states = merging.put_together(reductions, pieces)
+        for token, reduction in reductions.items():
+            state = states[token] if token in states else reduction.zero()
             known[token] = reduction.finish(state, self._parameters(token, known))
         for k in sorted(lacking):
             yield TaggedOutput(MISSING, str(grid.box(k)))
