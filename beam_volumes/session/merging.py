@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beam_volumes.across.rounds.flow import Flow, single_round
-from beam_volumes.base.geometry import Grid
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.plan.explain import describe_merge
 from beam_volumes.plan.fit.planned_pass import Pass
@@ -18,19 +17,21 @@ from beam_volumes.session.numbers import InJournal, numbers_of, resolve_numbers
 from beam_volumes.session.points import finish_tables
 from beam_volumes.session.session import Session
 from beam_volumes.storage.formats.unfinished import outside
-from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.survey import MergeLoad
 
 #: Numbers by token.
 Numbers = dict[str, Any]
+#: By barrier, the reductions that predict the memory of merges.
+Loads = dict[str, MergeLoad]
 
 # Reductions and merges of a pass.
 
 
 def reductions_of(plan: Plan, pass_index: int) -> dict[str, Reduction]:
     """All reductions of a pass, by token."""
-    folds = {f.token: f.reduction for f in plan.passes[pass_index].program.folds}
-    return folds | load_reductions(loads(plan, pass_index))
+    p = plan.passes[pass_index]
+    return {f.token: f.reduction for f in p.program.folds} | loads(p, plan.workers)
 
 
 def flows_of(plan: Plan, pass_index: int) -> dict[str, Flow]:
@@ -56,11 +57,14 @@ def merge(plan: Plan, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[
 def put_together(
     reductions: Mapping[str, Reduction], pieces: Iterable[tuple[str, int, Any]]
 ) -> dict[str, Any]:
-    """Join the merged pieces of states: tokens, piece numbers and pieces."""
+    """Join the merged pieces of states: tokens, piece numbers and pieces. Others are empty states."""
     by_token: dict[str, dict[int, Any]] = {}
     for token, number, piece in pieces:
         by_token.setdefault(token, {})[number] = piece
-    return {token: reductions[token].put_together(some) for token, some in by_token.items()}
+    return {
+        token: r.put_together(by_token[token]) if token in by_token else r.zero()
+        for token, r in reductions.items()
+    }
 
 
 # Results of a pass.
@@ -81,7 +85,8 @@ def finish_pass(
     with session.noted(f"finish-{pass_index}"):
         session.check_inputs()
         values = {v.token: evaluate(v, near) for v in p.values}
-        check_loads(loads(session.plan, pass_index), states)
+        for token, load in loads(p, session.plan.workers).items():
+            load.finish(states[token], ())
         found = {
             f.token: f.reduction.finish(states[f.token], tuple(values[t] for t in f.values))
             for f in p.program.folds
@@ -151,40 +156,8 @@ def warn_of_merges(plan: Plan) -> None:
                 warnings.warn(text, RuntimeWarning, stacklevel=outside())
 
 
-#: Surveys that predict the size of their merge, with reductions for it.
-Loads = list[tuple[Surveyed, Reduction]]
-
-
-def loads(plan: Plan, pass_index: int) -> Loads:
-    """The surveys of a pass that predict the size of their merge, with reductions for it."""
-    return loads_of(plan.passes[pass_index], plan.workers)
-
-
-def loads_of(p: Pass, workers: int | None) -> Loads:
-    """The same, of a pass; ``workers``: see `Survey.load`."""
+def loads(p: Pass, workers: int | None) -> Loads:
+    """The loads of the merges of a pass; ``workers``: see `Survey.load`."""
     limits = p.merge_limit_bytes, workers, p.limit_bytes
-    found = ((b, b.survey.load(p.grid, *limits)) for b in p.program.surveys)
-    return [(b, load) for b, load in found if load is not None]
-
-
-def load_reductions(loads: Loads) -> dict[str, Reduction]:
-    """The reductions of loads, by token."""
-    return {load_token(b): load for b, load in loads}
-
-
-def load_states(
-    loads: Loads, grid: Grid, index: int, summaries: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The loads of a slab, from its summaries."""
-    return {load_token(b): b.survey.load_of(grid, index, summaries[b.token]) for b, _ in loads}
-
-
-def check_loads(loads: Loads, states: Mapping[str, Any]) -> None:
-    """Raise ValueError for a merge that does not fit the memory, from the merged loads."""
-    for b, load in loads:
-        load.finish(states[load_token(b)], ())
-
-
-def load_token(surveyed: Surveyed) -> str:
-    """The token of the load of a survey's merge."""
-    return f"{surveyed.token} load"
+    found = {b.token: b.survey.load(p.grid, *limits) for b in p.program.surveys}
+    return {token: load for token, load in found.items() if load is not None}

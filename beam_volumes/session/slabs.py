@@ -129,8 +129,9 @@ def _swept(
         result, states = compute_point(session.plan, p, index, near, on_progress, run_plan)
     else:
         result = _one_sweep(session, p, index, known, answers, sinks, on_progress)
-        loads = merging.loads(session.plan, pass_index)
-        states = result.states | merging.load_states(loads, p.grid, index, result.summaries)
+        loads = merging.loads(p, session.plan.workers)
+        own = {token: load.of_slab(result.summaries[token]) for token, load in loads.items()}
+        states = result.states | own
     emission = SlabPartials(states, result.summaries)
     if count is not None:
         count(result)

@@ -6,19 +6,23 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.across import scans
 from beam_volumes.across.components import SlabSummary, connectivity_structure
+from beam_volumes.across.rounds.flow import run
 from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.ops.labels.surveys.component_surveys import Relabel
 from beam_volumes.transforms import Slab, SlabKey
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.components import SummaryCoder, _relabel, _summarise
 from beam_volumes.transforms.steps.slabs import read_slab
+from beam_volumes.transforms.steps.surveys import completed, summary_of
 from tests.across.scanned import cumsum_summary
-from tests.tiers import thorough
+from tests.tiers import examples, thorough
 from tests.transforms.trees import membranes, stored
 
 UPPER = ((0, 1), (0, 1), (0, 1))
@@ -61,6 +65,33 @@ def test_labels(tmp_path, tile, how, filters):
         kept = np.isin(np.arange(n), np.lexsort((np.arange(n), -sizes))[: filters["k_largest"]])
     ids = np.concatenate([[0], np.cumsum(kept) * kept])[want]
     np.testing.assert_array_equal(got, ids > 0 if "as_mask" in filters else ids)
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.tuples(*[st.integers(1, 9)] * 3),
+    st.tuples(*[st.integers(1, 9)] * 3),
+    st.integers(1, 3),
+    st.sampled_from([(False, 0), (True, 0), (True, None)]),
+    st.sampled_from(["u2", "u8", "?"]),
+    st.integers(0, 99),
+)
+def test_steps_equal_label_for_any_slabs(shape, step, connectivity, by_value, dtype, seed):
+    """What the steps do to an element, without Beam."""
+    volume = bv.open(np.random.default_rng(seed).integers(0, 3, shape, "u1"))
+    how = {"connectivity": connectivity, "by_value": by_value[0], "background": by_value[1]}
+    want = np.asarray(bv.label(volume, **how))
+    steps = bv.LabelSlabs(Grid(shape, step), dtype=dtype, **how)
+    grid, survey = steps.grid, steps.components.survey
+    slabs = [read_slab(i, volume, grid, UPPER) for i in range(len(grid))]
+    found = run(
+        steps.merge.flow, [((i,), summary_of(survey, grid, s)) for i, s in enumerate(slabs)]
+    )
+    relabel = Relabel("", np.dtype(dtype), survey.structure, survey.by_value, survey.background)
+    got = np.empty(shape, dtype)
+    for (i,), answer in found["answers"]:
+        got[grid.box(i).slices] = completed(relabel, grid, slabs[i], answer).data
+    np.testing.assert_array_equal(got, want.astype(dtype))
 
 
 @thorough

@@ -279,7 +279,6 @@ def test_every_transform_makes_a_job(bucket, unet_file):
                 "Count/GroupByKey": "kv(tuple(varint), varint)",
             }.items()
         },
-        "MeasureSlabs/Loads/Merge/GroupByKey": {f"kv(string_utf8, {counted})"},
         # Where a slab that somebody has made meets the ids of its labels.
         "LabelSlabs/Relabel/Meet/Group": {"kv(pickled_python, kv(string_utf8, pickled_python))"},
         "RelabelSlabs/Meet/Group": {"kv(pickled_python, kv(string_utf8, bytes))"},

@@ -96,9 +96,9 @@ def test_merges_that_do_not_fit_are_refused_before_they_begin(tmp_path, monkeypa
     em = stored(tmp_path, membranes(SHAPE), chunks=(4, 10, 11))
     read = bv.ReadSlabs(em, DEPTH, halo=((0, 1), (0, 1), (0, 1)))
     measure = bv.MeasureSlabs(read, table=bv.regionprops_table, cells=FUNCTIONS["cells"])
-    ((surveyed, load),) = measure.measuring.loads
+    ((token, load),) = measure.measuring.loads.items()
     assert load.limit_bytes == measure.measuring.p.merge_limit_bytes
-    small = [(surveyed, replace(load, limit_bytes=1))]
+    small = {token: replace(load, limit_bytes=1)}
     measure.measuring = replace(measure.measuring, loads=small)
     began = []
     monkeypatch.setattr(rounds, "make_room", lambda: began.append(1))

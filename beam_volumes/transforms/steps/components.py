@@ -29,18 +29,18 @@ from beam_volumes.ops.labels.surveys.mappings import check_missing, mapping_arra
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.session.merging import Loads
-from beam_volumes.transforms.passes import State
+from beam_volumes.transforms.passes import MergeStates, State
 from beam_volumes.transforms.rounds import FirstRound, RunFlow, whole
 from beam_volumes.transforms.slab import MAX_BYTES, GivenSlab, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
 from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab
 from beam_volumes.transforms.steps.surveys import (
+    NO_LIMIT,
     Answer,
-    CheckLoads,
     completed,
     index_of,
     load_pieces,
-    loads_for,
+    merges_fit,
     run_keyed,
     summary_of,
     under_keys,
@@ -183,11 +183,6 @@ def _summarise(pair: Any, grid: Grid, survey: ComponentSurvey) -> tuple[SlabKey,
     return slab.key, summary
 
 
-def _load_of(pair: tuple[SlabKey, SlabSummary], loads: Loads, grid: Grid) -> Iterator[Any]:
-    ((b, _),) = loads
-    return load_pieces(loads, grid, index_of(pair[0], grid)[0], {b.token: pair[1]})
-
-
 @with_input_types(_Summary)
 class MergeEquivalences(beam.PTransform):
     """Merge the components of all slabs: the results of `LabelComponents` to a dict.
@@ -277,18 +272,26 @@ class MergeEquivalences(beam.PTransform):
             dtype=np.dtype(bool if as_mask else dtype),
         )
         self.flow = survey.flow(self.grid)
-        self.loads = [] if memory is None else loads_for(survey, self.grid, parse_bytes(memory))
+        self.loads: Loads = {}
+        if memory is not None:
+            limit = parse_bytes(memory)
+            self.loads[survey.name] = survey.load(self.grid, limit, None, NO_LIMIT)
 
     def expand(self, summaries: beam.PCollection) -> dict[str, beam.PCollection]:
         # Components are merged over all windows.
         given = summaries | "In no window" >> in_global_window(summaries)
         ready = None
         if self.loads:
-            load = beam.FlatMap(_load_of, self.loads, self.grid).with_output_types(State)
-            ready = given | "Load" >> load | "Loads" >> CheckLoads(self.loads)
+            load = beam.FlatMap(_loads_of, self.loads).with_output_types(State)
+            merge = beam.CombinePerKey(MergeStates(self.loads))
+            ready = merges_fit(given | "Load" >> load | "Merge loads" >> merge, self.loads)
         merged = run_keyed(given, self.flow, self.grid, ready)
         merged["numbers"].element_type = Tuple[Tuple[()], Dict[str, int]]
         return {port: windowed_as(summaries, some, port) for port, some in merged.items()}
+
+
+def _loads_of(pair: tuple[SlabKey, SlabSummary], loads: Loads) -> Iterator[Any]:
+    return load_pieces(loads, dict.fromkeys(loads, pair[1]))
 
 
 @with_input_types(answers=Answer, slabs=GivenSlab, mapping=Tuple[Any, Any])

@@ -49,7 +49,7 @@ from beam_volumes.transforms.steps.components import LabelComponents, grid_of
 from beam_volumes.transforms.steps.grids import SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource, larger_halo, placeholder
 from beam_volumes.transforms.steps.slabs import ReadSlabs, check_portable
-from beam_volumes.transforms.steps.surveys import CheckLoads, index_of, load_pieces
+from beam_volumes.transforms.steps.surveys import index_of, load_pieces, merges_fit
 from beam_volumes.transforms.waiting import in_global_window, windowed_as
 
 #: Results of a function of a volume.
@@ -170,7 +170,7 @@ class MeasureSlabs(beam.PTransform):
                 "mask="
             )
         check_numbers(plan, has_journal=True)
-        loads = merging.loads_of(plan.passes[0], None)  # a runner selects the slabs in flight
+        loads = merging.loads(plan.passes[0], None)  # a runner selects the slabs in flight
         self.measuring = _Measuring(plan.passes[0], self.grid, own, self._any_labels, loads)
         check_portable(s.source for s in self.measuring.p.program.steps if s.source is not None)
         self.measuring.check(getattr(slabs, "halo", None))
@@ -192,17 +192,13 @@ class MeasureSlabs(beam.PTransform):
         merges = Merges(flows, {token: {"rows": rows} for token in flows})
         given = slabs | "In no window" >> in_global_window(slabs)
         measure = beam.ParDo(_Measure(self.measuring, merges))
-        tags = *merges.tags, _CAME, *([_LOADS] if self.measuring.loads else [])
-        found = given | "Measure" >> measure.with_outputs(*tags, main="states")
+        found = given | "Measure" >> measure.with_outputs(*merges.tags, _CAME, main="states")
         found["states"].element_type = State
-        ready = None
-        if self.measuring.loads:
-            found[_LOADS].element_type = State
-            ready = found[_LOADS] | "Loads" >> CheckLoads(self.measuring.loads)
+        merge = beam.CombinePerKey(MergeStates(self.measuring.reductions))
+        merged = found["states"] | "Merge" >> merge
+        ready = merges_fit(merged, self.measuring.loads)
         parts = [
-            found["states"]
-            | "Merge" >> beam.CombinePerKey(MergeStates(self.measuring.reductions))
-            | "State" >> beam.Map(_to_one, "state").with_output_types(_Part),
+            merged | "State" >> beam.Map(_to_one, "state").with_output_types(_Part),
             self._missing(found[_CAME], slabs),
         ]
         results: dict[str, beam.PCollection] = {}
@@ -256,7 +252,7 @@ class MeasureSlabs(beam.PTransform):
         }
 
 
-_CAME, _LOADS = "came", "loads"
+_CAME = "came"
 _Counted: Any = Tuple[Tuple[int], int]
 #: The parts of one group: kind, key, and the part.
 _Part: Any = Tuple[Tuple[int], Tuple[str, Any]]
@@ -284,7 +280,7 @@ class _Measuring:
 
     @property
     def reductions(self) -> dict[str, Any]:
-        return {f.token: f.reduction for f in self.p.program.folds}
+        return {f.token: f.reduction for f in self.p.program.folds} | self.loads
 
     @property
     def values(self) -> dict[str, Any]:
@@ -399,8 +395,7 @@ class _Measure(beam.DoFn):
         index = index_of(slab.key, self.measuring.grid)
         yield TaggedOutput(_CAME, ((index[0] // _BLOCK,), index[0] % _BLOCK))
         yield from state_pieces(result.states, self.measuring.reductions)
-        loads = load_pieces(self.measuring.loads, self.measuring.grid, index[0], result.summaries)
-        yield from (TaggedOutput(_LOADS, load) for load in loads)
+        yield from load_pieces(self.measuring.loads, result.summaries)
         yield from self.merges.begin(index, result.summaries)
 
 
@@ -494,19 +489,13 @@ class _Finish(beam.DoFn):
                 f"{self.measuring.name}: {_some(sorted(lacking), grid)} did not arrive: give all slabs"
                 + (", or partial=True to measure the others" if is_possible else "")
             )
-        reductions = self.measuring.reductions
-        states = merging.put_together(reductions, pieces)
-        for token, reduction in reductions.items():
-            state = states[token] if token in states else reduction.zero()
-            known[token] = reduction.finish(state, self._parameters(token, known))
+        states = merging.put_together(self.measuring.reductions, pieces)
+        for f in self.measuring.p.program.folds:
+            known[f.token] = f.reduction.finish(states[f.token], tuple(known[t] for t in f.values))
         for k in sorted(lacking):
             yield TaggedOutput(MISSING, str(grid.box(k)))
         for name, value in self.values.items():
             yield TaggedOutput(name, as_element(evaluate(value, known)))
-
-    def _parameters(self, token: str, known: dict[str, Any]) -> tuple[Any, ...]:
-        (fold,) = (f for f in self.measuring.p.program.folds if f.token == token)
-        return tuple(known[t] for t in fold.values)
 
 
 class _Labels(NamedTuple):

@@ -18,17 +18,16 @@ from beam_volumes.across.components import region_of
 from beam_volumes.across.rounds.flow import Flow, Key
 from beam_volumes.base.geometry import NO_HALO, Grid
 from beam_volumes.session import merging
-from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completion, Survey
-from beam_volumes.transforms.passes import MergeStates, state_pieces
+from beam_volumes.transforms.passes import state_pieces
 from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces
 from beam_volumes.transforms.slab import Slab, SlabKey
 
 #: A slab, and a piece of the answer to it.
 Answer: Any = Tuple[SlabKey, bytes]
 #: The memory of a slab is limited by the size of elements.
-_NO_LIMIT = 1 << 62
+NO_LIMIT = 1 << 62
 
 
 def index_of(key: SlabKey, grid: Grid) -> Key:
@@ -40,7 +39,7 @@ def index_of(key: SlabKey, grid: Grid) -> Key:
 def summary_of(survey: Survey, grid: Grid, slab: Slab) -> Any:
     """The summary of a slab by a survey; ValueError if the slab lacks voxels."""
     voxels = _voxels(slab, grid, survey.upper, survey.name)
-    surveyor = survey.begin(grid, index_of(slab.key, grid)[0], (), _NO_LIMIT)
+    surveyor = survey.begin(grid, index_of(slab.key, grid)[0], (), NO_LIMIT)
     surveyor.feed((voxels,), (0, len(voxels)))
     return surveyor.finish()
 
@@ -100,40 +99,24 @@ def _keyed_pieces(index: Key, value: Any, grid: Grid) -> Iterator[tuple[SlabKey,
         yield SlabKey(*grid.box(index[0]).start), piece
 
 
-def loads_for(survey: Survey, grid: Grid, limit_bytes: int) -> merging.Loads:
-    """The load of a single survey with a limit of memory."""
-    load = survey.load(grid, limit_bytes, None, _NO_LIMIT)
-    return [] if load is None else [(Surveyed(survey.name, survey, ()), load)]
+def merges_fit(merged: beam.PCollection, loads: merging.Loads) -> beam.PCollection | None:
+    """One element when all loads are known to fit, for which merges wait; None without loads.
 
-
-class CheckLoads(beam.PTransform):
-    """From the loads of slabs to one element, for which merges wait: all of them fit the memory.
-
-    Raises ValueError: in a worker, if a merge does not fit.
+    ``merged``: the pieces of `MergeStates`, which may include other states.
     """
-
-    def __init__(self, loads: merging.Loads):
-        super().__init__()
-        self.loads = loads
-
-    def expand(self, states: beam.PCollection) -> beam.PCollection:
-        merge = MergeStates(merging.load_reductions(self.loads))
-        merged = states | "Merge" >> beam.CombinePerKey(merge)
-        check = beam.Map(_check, self.loads, AsIter(merged))
-        return states.pipeline | beam.Impulse() | "Check" >> check.with_output_types(bool)
+    if not loads:
+        return None
+    check = beam.Map(_check, loads, AsIter(merged)).with_output_types(bool)
+    return merged.pipeline | "Loads" >> beam.Impulse() | "Check loads" >> check
 
 
 def _check(_: Any, loads: merging.Loads, merged: Iterable[Any]) -> bool:
-    reductions = merging.load_reductions(loads)
-    zeros = {token: load.zero() for token, load in reductions.items()}
-    found = merging.put_together(reductions, (piece for _, piece in merged))
-    merging.check_loads(loads, zeros | found)
+    own = (piece for _, piece in merged if piece[0] in loads)
+    for token, state in merging.put_together(loads, own).items():
+        loads[token].finish(state, ())
     return True
 
 
-def load_pieces(
-    loads: merging.Loads, grid: Grid, index: int, summaries: Mapping[str, Any]
-) -> Iterator[Any]:
-    """The loads of a slab as elements for `CheckLoads`."""
-    states = merging.load_states(loads, grid, index, summaries)
-    return state_pieces(states, merging.load_reductions(loads))
+def load_pieces(loads: merging.Loads, summaries: Mapping[str, Any]) -> Iterator[Any]:
+    """The loads of a slab as elements for `MergeStates`."""
+    return state_pieces({t: load.of_slab(summaries[t]) for t, load in loads.items()}, loads)

@@ -168,9 +168,6 @@ class ComponentSurvey(Survey):
             slab_limit_bytes,
         )
 
-    def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
-        return self.load(grid, 0, 1, 0).of_slab(summary)
-
 
 class _Labeler(Surveyor):
     def __init__(self, survey: ComponentSurvey, grid: Grid, index: int, limit_bytes: int):
