@@ -729,18 +729,6 @@ class SlabRelabeler:
         return came.found, came.values
 
 
-def relabel(
-    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, out: np.ndarray
-) -> None:
-    """Write the final ids of a slab that was labelled as one window.
-
-    Parameters as in `SlabRelabeler`; ``out`` is the slab's core with contiguous rows, or the region
-    without its last slices, rows and columns.
-    """
-    found, own = SlabRelabeler(labelling, [ids], [digest]).feed(block)
-    found.paint(painted_with(own, out.dtype), out)
-
-
 def painted_with(ids: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The table for `Components.paint`: 0, then the id of each component."""
     table = np.empty(len(ids) + 1, dtype)

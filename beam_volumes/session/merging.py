@@ -9,6 +9,7 @@ from typing import Any
 from beam_volumes.across.rounds.flow import Flow, single_round
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.plan.explain import describe_merge
+from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
@@ -16,19 +17,21 @@ from beam_volumes.session.numbers import InJournal, numbers_of, resolve_numbers
 from beam_volumes.session.points import finish_tables
 from beam_volumes.session.session import Session
 from beam_volumes.storage.formats.unfinished import outside
-from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.survey import MergeLoad
 
 #: Numbers by token.
 Numbers = dict[str, Any]
+#: By barrier, the reductions that predict the memory of merges.
+Loads = dict[str, MergeLoad]
 
 # Reductions and merges of a pass.
 
 
 def reductions_of(plan: Plan, pass_index: int) -> dict[str, Reduction]:
     """All reductions of a pass, by token."""
-    folds = {f.token: f.reduction for f in plan.passes[pass_index].program.folds}
-    return folds | {load_token(b): load for b, load in loads(plan, pass_index)}
+    p = plan.passes[pass_index]
+    return {f.token: f.reduction for f in p.program.folds} | loads(p, plan.workers)
 
 
 def flows_of(plan: Plan, pass_index: int) -> dict[str, Flow]:
@@ -52,14 +55,16 @@ def merge(plan: Plan, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[
 
 
 def put_together(
-    plan: Plan, pass_index: int, pieces: Iterable[tuple[str, int, Any]]
+    reductions: Mapping[str, Reduction], pieces: Iterable[tuple[str, int, Any]]
 ) -> dict[str, Any]:
-    """Join the merged pieces of a pass's states: tokens, piece numbers and pieces."""
+    """Join the merged pieces of states: tokens, piece numbers and pieces. Others are empty states."""
     by_token: dict[str, dict[int, Any]] = {}
     for token, number, piece in pieces:
         by_token.setdefault(token, {})[number] = piece
-    reductions = reductions_of(plan, pass_index)
-    return {token: reductions[token].put_together(some) for token, some in by_token.items()}
+    return {
+        token: r.put_together(by_token[token]) if token in by_token else r.zero()
+        for token, r in reductions.items()
+    }
 
 
 # Results of a pass.
@@ -80,8 +85,8 @@ def finish_pass(
     with session.noted(f"finish-{pass_index}"):
         session.check_inputs()
         values = {v.token: evaluate(v, near) for v in p.values}
-        for b, load in loads(session.plan, pass_index):
-            load.finish(states[load_token(b)], ())
+        for token, load in loads(p, session.plan.workers).items():
+            load.finish(states[token], ())
         found = {
             f.token: f.reduction.finish(states[f.token], tuple(values[t] for t in f.values))
             for f in p.program.folds
@@ -151,14 +156,8 @@ def warn_of_merges(plan: Plan) -> None:
                 warnings.warn(text, RuntimeWarning, stacklevel=outside())
 
 
-def loads(plan: Plan, pass_index: int) -> list[tuple[Surveyed, Reduction]]:
-    """The surveys of a pass that predict the size of their merge, with reductions for it."""
-    p = plan.passes[pass_index]
-    limits = p.merge_limit_bytes, plan.workers, p.limit_bytes
-    found = ((b, b.survey.load(p.grid, *limits)) for b in p.program.surveys)
-    return [(b, load) for b, load in found if load is not None]
-
-
-def load_token(surveyed: Surveyed) -> str:
-    """The token of the load of a survey's merge."""
-    return f"{surveyed.token} load"
+def loads(p: Pass, workers: int | None) -> Loads:
+    """The loads of the merges of a pass; ``workers``: see `Survey.load`."""
+    limits = p.merge_limit_bytes, workers, p.limit_bytes
+    found = {b.token: b.survey.load(p.grid, *limits) for b in p.program.surveys}
+    return {token: load for token, load in found.items() if load is not None}

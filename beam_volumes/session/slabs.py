@@ -129,10 +129,9 @@ def _swept(
         result, states = compute_point(session.plan, p, index, near, on_progress, run_plan)
     else:
         result = _one_sweep(session, p, index, known, answers, sinks, on_progress)
-        states = dict(result.states)
-        for b, _ in merging.loads(session.plan, pass_index):
-            found = result.summaries[b.token]
-            states[merging.load_token(b)] = b.survey.load_of(p.grid, index, found)
+        loads = merging.loads(p, session.plan.workers)
+        own = {token: load.of_slab(result.summaries[token]) for token, load in loads.items()}
+        states = result.states | own
     emission = SlabPartials(states, result.summaries)
     if count is not None:
         count(result)

@@ -131,6 +131,18 @@ class MergeSize:
 
 
 @dataclass(frozen=True, eq=False)
+class MergeLoad(Reduction):
+    """The memory of the largest step of a merge; `finish` raises ValueError if it does not fit.
+
+    It processes no voxels: its states are `of_slab` and merged states.
+    """
+
+    def of_slab(self, summary: Any) -> Any:
+        """The state of one slab."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
 class Survey(Half):
     """The first half: a frozen dataclass of plain data with the methods below."""
 
@@ -202,18 +214,14 @@ class Survey(Half):
         raise NotImplementedError
 
     def load(
-        self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
-    ) -> Reduction | None:
-        """A reduction of `load_of` all slabs that raises in `finish` if the merge does not fit.
+        self, grid: Grid, limit_bytes: int, workers: int | None, slab_limit_bytes: int
+    ) -> MergeLoad | None:
+        """A reduction of all summaries, if the merge may not fit ``limit_bytes``.
 
-        The error suggests memory with one slab in flight instead of ``workers``. A slab may keep
-        ``slab_limit_bytes``.
+        The error suggests memory with one slab in flight instead of ``workers``, unless that is None.
+        A slab may keep ``slab_limit_bytes``.
         """
         return None
-
-    def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
-        """The state of one slab for the reduction `load`."""
-        raise NotImplementedError
 
 
 class Completer:

@@ -443,7 +443,7 @@ def state_pieces(
 class MergeStates(beam.CombineFn):
     """Merges the pieces of states with one token; exact, so the order does not matter."""
 
-    def __init__(self, reductions: dict[str, Reduction]):
+    def __init__(self, reductions: Mapping[str, Reduction]):
         self.reductions = reductions
 
     def create_accumulator(self) -> _Piece:
@@ -470,9 +470,8 @@ def _finish(
     known: States, session: Session, index: int, states: Iterable[tuple[str, Any]]
 ) -> States:
     with errors_as_data(session.secret):
-        # Without any slab, merging starts from the empty state.
-        joined = merging.put_together(session.plan, index, (piece for _, piece in states))
-        merged = merging.merge(session.plan, index, [joined])
+        reductions = merging.reductions_of(session.plan, index)
+        merged = merging.put_together(reductions, (piece for _, piece in states))
         after = merging.finish_pass(session, index, merged, known)
     # Large values stay in the journal.
     return after if session.journal is None else by_name(known, after, index)

@@ -478,9 +478,9 @@ class TestRefusals:
         found = self.labelling().find(np.ones((2, 2, 2), bool))
         other = np.ones((2, 2, 2), bool)
         other[1, 1, 1] = False
-        out = np.zeros((2, 2, 2), np.uint32)
+        relabeler = cc.SlabRelabeler(self.labelling(), [np.array([7])], [found.digest()])
         with pytest.raises(ValueError, match="differ from the first sweep"):
-            cc.relabel(self.labelling(), other, np.array([7]), found.digest(), out)
+            relabeler.feed(other)
 
     @pytest.mark.parametrize("depth", [2, 8])
     def test_dtype(self, depth):

@@ -6,18 +6,23 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.across import scans
-from beam_volumes.across.components import Labelling, SlabSummary, connectivity_structure
+from beam_volumes.across.components import SlabSummary, connectivity_structure
+from beam_volumes.across.rounds.flow import run
 from beam_volumes.base.geometry import Box, Grid
+from beam_volumes.ops.labels.surveys.component_surveys import Relabel
 from beam_volumes.transforms import Slab, SlabKey
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.components import SummaryCoder, _relabel, _summarise
 from beam_volumes.transforms.steps.slabs import read_slab
+from beam_volumes.transforms.steps.surveys import completed, summary_of
 from tests.across.scanned import cumsum_summary
-from tests.tiers import thorough
+from tests.tiers import examples, thorough
 from tests.transforms.trees import membranes, stored
 
 UPPER = ((0, 1), (0, 1), (0, 1))
@@ -60,6 +65,33 @@ def test_labels(tmp_path, tile, how, filters):
         kept = np.isin(np.arange(n), np.lexsort((np.arange(n), -sizes))[: filters["k_largest"]])
     ids = np.concatenate([[0], np.cumsum(kept) * kept])[want]
     np.testing.assert_array_equal(got, ids > 0 if "as_mask" in filters else ids)
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.tuples(*[st.integers(1, 9)] * 3),
+    st.tuples(*[st.integers(1, 9)] * 3),
+    st.integers(1, 3),
+    st.sampled_from([(False, 0), (True, 0), (True, None)]),
+    st.sampled_from(["u2", "u8", "?"]),
+    st.integers(0, 99),
+)
+def test_steps_equal_label_for_any_slabs(shape, step, connectivity, by_value, dtype, seed):
+    """What the steps do to an element, without Beam."""
+    volume = bv.open(np.random.default_rng(seed).integers(0, 3, shape, "u1"))
+    how = {"connectivity": connectivity, "by_value": by_value[0], "background": by_value[1]}
+    want = np.asarray(bv.label(volume, **how))
+    steps = bv.LabelSlabs(Grid(shape, step), dtype=dtype, **how)
+    grid, survey = steps.grid, steps.components.survey
+    slabs = [read_slab(i, volume, grid, UPPER) for i in range(len(grid))]
+    found = run(
+        steps.merge.flow, [((i,), summary_of(survey, grid, s)) for i, s in enumerate(slabs)]
+    )
+    relabel = Relabel("", np.dtype(dtype), survey.structure, survey.by_value, survey.background)
+    got = np.empty(shape, dtype)
+    for (i,), answer in found["answers"]:
+        got[grid.box(i).slices] = completed(relabel, grid, slabs[i], answer).data
+    np.testing.assert_array_equal(got, want.astype(dtype))
 
 
 @thorough
@@ -143,8 +175,9 @@ def test_summaries_are_always_the_same_bytes():
     coder = beam.coders.registry.get_coder(SlabSummary)
     assert isinstance(coder, SummaryCoder) and coder.is_deterministic()
     mask = bv.open(membranes((6, 7, 8)) > 128)
-    grid, labelling = Grid((6, 7, 8), (3, 4, 8)), Labelling(connectivity_structure(1))
-    _, summary = _summarise(keyed(read_slab(1, mask, grid, UPPER)), grid, labelling, ("size",))
+    grid = Grid((6, 7, 8), (3, 4, 8))
+    survey = bv.LabelComponents(grid, measures=("size",)).survey
+    _, summary = _summarise(keyed(read_slab(1, mask, grid, UPPER)), grid, survey)
     data = coder.encode(summary)
     back = coder.decode(data)
     assert coder.encode(back) == data and back.cell == (0, 1, 0)
@@ -152,26 +185,28 @@ def test_summaries_are_always_the_same_bytes():
 
 def test_refusals():
     mask = bv.open(membranes((6, 7, 8)) > 128)
-    grid, labelling = Grid((6, 7, 8), (3, 7, 8)), Labelling(connectivity_structure(1))
+    grid = Grid((6, 7, 8), (3, 7, 8))
+    label = bv.LabelComponents(grid)
+    survey, how = label.survey, (connectivity_structure(1), False, 0)
+    relabel, wide = (Relabel("RelabelSlabs", np.dtype(t), *how) for t in ("u4", "u8"))
     bare, other = (keyed(read_slab(0, mask, grid, h)) for h in (((0, 0),) * 3, UPPER))
     with pytest.raises(ValueError, match=r"slab \(0, 0, 0\).*\[0:4, 0:7, 0:8\].*halo="):
-        _summarise(bare, grid, labelling, ())
+        _summarise(bare, grid, survey)
     with pytest.raises(ValueError, match="on the same grid"):
-        _summarise(other, Grid((6, 7, 8), (2, 7, 8)), labelling, ())
-    key, summary = _summarise(other, grid, labelling, ())
+        _summarise(other, Grid((6, 7, 8), (2, 7, 8)), survey)
+    key, summary = _summarise(other, grid, survey)
     ids = np.arange(len(summary.windows[0]), dtype="u4")
     answer = list(pieces(((ids,), (summary.digests[0] + 1,))))
     with pytest.raises(ValueError, match=r"slab \(0, 0, 0\): the labelled voxels differ"):
-        _relabel((key, {"answers": answer}), mask, labelling, grid, np.dtype("u4"))
+        _relabel((key, {"answers": answer}), mask, relabel, grid)
     with pytest.raises(ValueError, match="the same dtype="):
-        _relabel((key, {"answers": answer}), mask, labelling, grid, np.dtype("u8"))
+        _relabel((key, {"answers": answer}), mask, wide, grid)
     with pytest.raises(ValueError, match=r"\(0, 0, 0\) was not labelled before"):
-        _relabel((key, {"answers": [], "slabs": [other[1]]}), None, labelling, grid, np.dtype("u4"))
+        _relabel((key, {"answers": [], "slabs": [other[1]]}), None, relabel, grid)
     with pytest.raises(TypeError, match=r"pairs \(SlabKey, Slab\), not a Slab"):
-        _summarise(other[1], grid, labelling, ())
+        _summarise(other[1], grid, survey)
     with pytest.raises(ValueError, match=r"\(0, 0, 0\) has the key \(3, 0, 0\)"):
-        _summarise((SlabKey(3, 0, 0), other[1]), grid, labelling, ())
-    label = bv.LabelComponents(grid)
+        _summarise((SlabKey(3, 0, 0), other[1]), grid, survey)
     with pytest.raises(ValueError, match=r"measures=\('size',\)"):
         bv.MergeEquivalences(label, k_largest=3)
     with pytest.raises(TypeError, match="has no grid"):
@@ -191,13 +226,13 @@ def test_a_summary_that_is_too_large():
     voxels = rng.random((16, 2048, 2048)) < 0.06
     slab = Slab(Box((0, 0, 0), (16, 2048, 2048)), ((0, 0),) * 3, voxels, (16, 2048, 2048))
     grid = Grid(slab.shape, slab.shape)
-    labelling = Labelling(connectivity_structure(1))
+    survey = bv.LabelComponents(grid, measures=("size", "box")).survey
     with pytest.raises(
         ValueError, match=r"components takes .*use ReadSlabs\(..., depth=\d+\)"
     ) as e:
-        _summarise(keyed(slab), grid, labelling, ("size", "box"))
+        _summarise(keyed(slab), grid, survey)
     depth = int(str(e.value).split("depth=")[1][:-1])
     core = Box((0, 0, 0), (depth, 2048, 2048))
     less = replace(slab, core=core, data=voxels[:depth], shape=core.stop)
-    _, summary = _summarise(keyed(less), Grid(core.stop, core.stop), labelling, ("size", "box"))
+    _, summary = _summarise(keyed(less), Grid(core.stop, core.stop), survey)
     assert len(SummaryCoder().encode(summary)) < 8 << 20

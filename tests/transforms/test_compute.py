@@ -51,7 +51,7 @@ def shuffled_run(session, rng):
             groups = [merge.merge_accumulators(groups[:2]), groups[2]]
             pieces.append(merge.extract_output(merge.merge_accumulators(groups)))
         rng.shuffle(pieces)
-        merged = merging.merge(session.plan, k, [merging.put_together(session.plan, k, pieces)])
+        merged = merging.merge(session.plan, k, [merging.put_together(reductions, pieces)])
         known = merging.finish_pass(session, k, merged, known)
     return known
 

@@ -1,5 +1,7 @@
 """Numbers and tables of slabs equal the whole volume's, for any order and windows of slabs."""
 
+from dataclasses import replace
+
 import apache_beam as beam
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import beam_volumes as bv
+from beam_volumes.transforms import rounds
 from tests.transforms.trees import membranes, stored
 
 SHAPE, DEPTH, TILE = (13, 10, 11), 4, (6, 11)
@@ -87,6 +90,28 @@ def test_slabs_that_are_missing_or_there_twice(tmp_path):
         read = bv.ReadSlabs(em, DEPTH)
         with pytest.raises(Exception, match=text), beam.Pipeline("FnApiRunner") as p:
             _ = change(p | read) | bv.MeasureSlabs(read, mean=bv.mean)
+
+
+def test_merges_that_do_not_fit_are_refused_before_they_begin(tmp_path, monkeypatch):
+    em = stored(tmp_path, membranes(SHAPE), chunks=(4, 10, 11))
+    read = bv.ReadSlabs(em, DEPTH, halo=((0, 1), (0, 1), (0, 1)))
+    measure = bv.MeasureSlabs(read, table=bv.regionprops_table, cells=FUNCTIONS["cells"])
+    ((token, load),) = measure.measuring.loads.items()
+    assert load.limit_bytes == measure.measuring.p.merge_limit_bytes
+    small = {token: replace(load, limit_bytes=1)}
+    measure.measuring = replace(measure.measuring, loads=small)
+    began = []
+    monkeypatch.setattr(rounds, "make_room", lambda: began.append(1))
+    with (
+        pytest.raises(Exception, match=r"label: merging the slabs combines \d+ components at once"),
+        beam.Pipeline("FnApiRunner") as p,
+    ):
+        _ = p | read | measure
+    assert not began
+    again = bv.MeasureSlabs(read, table=bv.regionprops_table, cells=FUNCTIONS["cells"])
+    with beam.Pipeline("FnApiRunner") as p:
+        _ = p | bv.ReadSlabs(em, DEPTH, halo=read.halo) | again
+    assert began
 
 
 @pytest.mark.parametrize(

@@ -9,41 +9,45 @@ from __future__ import annotations
 import functools
 import math
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.typehints import Dict, Tuple, Union, with_input_types, with_output_types
 
-from beam_volumes.across.components import (
-    Labelling,
-    SlabLabeler,
-    SlabSummary,
-    connectivity_structure,
-    region_of,
-    relabel,
-)
+from beam_volumes.across.components import Labelling, SlabSummary, connectivity_structure
 from beam_volumes.across.merge import Keep
-from beam_volumes.across.rounds.components import component_flow
-from beam_volumes.across.rounds.flow import Flow, Key
+from beam_volumes.across.rounds.flow import Key
 from beam_volumes.across.rounds.lookup import Part, Tally, given_flow
 from beam_volumes.base.codecs import compress, decompress
-from beam_volumes.base.geometry import NO_HALO, Grid, Halo
+from beam_volumes.base.geometry import Grid, Halo
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.labels.surveys.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.labels.surveys.mappings import check_missing, mapping_arrays
-from beam_volumes.ops.labels.surveys.merge_estimate import Load, MergeEstimate
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.plan.cost.machine import parse_bytes
-from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces, whole
+from beam_volumes.session.merging import Loads
+from beam_volumes.transforms.passes import MergeStates, State
+from beam_volumes.transforms.rounds import FirstRound, RunFlow, whole
 from beam_volumes.transforms.slab import MAX_BYTES, GivenSlab, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
 from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab
+from beam_volumes.transforms.steps.surveys import (
+    NO_LIMIT,
+    Answer,
+    completed,
+    index_of,
+    load_pieces,
+    merges_fit,
+    run_keyed,
+    summary_of,
+    under_keys,
+)
 from beam_volumes.transforms.waiting import WaitOn, in_global_window, windowed_as
 
 _UPPER: Halo = ((0, 1), (0, 1), (0, 1))
-ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
 
 
 class SummaryCoder(beam.coders.Coder):
@@ -67,8 +71,6 @@ beam.coders.registry.register_coder(SlabSummary, SummaryCoder)
 
 #: A slab, and its components.
 _Summary: Any = Tuple[SlabKey, SlabSummary]
-#: A slab, and a piece of the answer to it.
-_Answer: Any = Tuple[SlabKey, bytes]
 
 
 @with_input_types(GivenSlab)
@@ -142,15 +144,16 @@ class LabelComponents(beam.PTransform):
         super().__init__()
         self.slabs, self.grid = slabs, grid_of(slabs)
         some = connectivity_structure(connectivity) if structure is None else structure
-        self.labelling = Labelling(some, by_value, background)
+        structure = Labelling(some).structure
         known = ("size", "box", "touches_border")
         for name in measures:
             if name not in known:
                 raise ValueError(f"measures={measures!r}: {name!r} is not one of {known}")
-        self.measures = tuple(measures)
+        how = by_value, background, tuple(measures)
+        self.survey = ComponentSurvey("LabelComponents", structure, *how)
 
     def expand(self, slabs: beam.PCollection) -> beam.PCollection:
-        label = beam.Map(_summarise, self.grid, self.labelling, self.measures)
+        label = beam.Map(_summarise, self.grid, self.survey)
         return slabs | "Summarise" >> label.with_output_types(_Summary)
 
 
@@ -162,45 +165,13 @@ def grid_of(slabs: ReadSlabs | SlabGrid | LabelComponents | Grid) -> Grid:
     return found
 
 
-def index_of(key: SlabKey, grid: Grid) -> Key:
-    """Return the key of a slab in the merge: its number in the grid."""
-    z, y, x, *_ = key
-    return (grid.index((z // grid.step[0], y // grid.step[1], x // grid.step[2])),)
-
-
-def key_of(index: Key, grid: Grid) -> SlabKey:
-    """Return the key of a slab in a pipeline."""
-    return SlabKey(*grid.box(index[0]).start)
-
-
-def under_keys(grid: Grid) -> Take:
-    """Convert pieces for a slab to elements with its key."""
-    return Take(functools.partial(_keyed_pieces, grid=grid), _Answer)
-
-
-def _keyed_pieces(index: Key, value: Any, grid: Grid) -> Iterator[tuple[SlabKey, bytes]]:
-    for piece in pieces(value):
-        yield key_of(index, grid), piece
-
-
-def _summarise(
-    pair: Any, grid: Grid, labelling: Labelling, measures: tuple[str, ...]
-) -> tuple[SlabKey, SlabSummary]:
-    slab = slab_of(pair, "LabelComponents")
-    z, y, x = (c // s for c, s in zip(slab.core.start, grid.step, strict=True))
-    core, region = region_of(grid, (z, y, x))
-    if slab.shape != grid.shape or slab.core != core or not slab.box.contains(region):
-        raise ValueError(
-            f"slab {slab.key} has the voxels {slab.box}; finding components needs {region}, "
-            f"one plane beyond the core {core}: {ABOUT}"
-        )
-    labeler = SlabLabeler(grid, (z, y, x), labelling, measures)
-    labeler.feed(slab.data[region.translate([-a for a in slab.box.start]).slices])
-    summary = labeler.finish()
+def _summarise(pair: Any, grid: Grid, survey: ComponentSurvey) -> tuple[SlabKey, SlabSummary]:
+    slab = slab_of(pair, survey.name)
+    summary = summary_of(survey, grid, slab)
     # The size is only known after compression, which is skipped for small summaries.
     plain = len(pickle.dumps(summary, protocol=5))
     if plain > MAX_BYTES and (size := len(SummaryCoder().encode(summary))) > MAX_BYTES:
-        depth, rows, cols = core.shape
+        depth, rows, cols = slab.core.shape
         shallower = depth * MAX_BYTES // size
         tile = (-(-rows // 2), -(-cols // 2))
         remedy = f"depth={shallower}" if shallower else f"depth={depth}, tile={tile}"
@@ -238,7 +209,7 @@ class MergeEquivalences(beam.PTransform):
     as_mask : bool, default: False
         Whether answers only contain which components are kept.
     dtype : dtype, default: numpy.uint32
-        Dtype of the ids.
+        Dtype of the ids; bool has the same effect as ``as_mask``.
     memory : int or str, optional
         Memory limit of one step of the merge, such as ``"1GiB"``. If it is too small, the pipeline
         fails before the merge begins, and the message suggests different slabs.
@@ -287,87 +258,43 @@ class MergeEquivalences(beam.PTransform):
         if isinstance(slabs, LabelComponents):
             sized = (min_size, max_size, k_largest) != (None, None, None)
             needs = {"size": sized, "touches_border": touches_border is not None}
-            missing = [n for n, need in needs.items() if need and n not in slabs.measures]
+            missing = [n for n, need in needs.items() if need and n not in slabs.survey.measures]
             if missing:
                 raise ValueError(
                     "components were not measured: use LabelComponents(..., "
                     f"measures={tuple(missing)})"
                 )
-        self.flow = component_flow(
-            self.grid,
+        survey = ComponentSurvey(
+            "MergeEquivalences",
+            connectivity_structure(1),
             keep=Keep(min_size, max_size, touches_border),
             k_largest=k_largest,
-            as_mask=as_mask,
-            dtype=dtype,
+            dtype=np.dtype(bool if as_mask else dtype),
         )
-        self.load = None
+        self.flow = survey.flow(self.grid)
+        self.loads: Loads = {}
         if memory is not None:
-            self.load = MergeEstimate.of(self.grid, parse_bytes(memory), name="MergeEquivalences")
+            limit = parse_bytes(memory)
+            self.loads[survey.name] = survey.load(self.grid, limit, None, NO_LIMIT)
 
     def expand(self, summaries: beam.PCollection) -> dict[str, beam.PCollection]:
-        ready = None
-        if self.load is not None:
-            ready = (
-                summaries
-                | "All loads" >> in_global_window(summaries)
-                | "Load" >> beam.Map(_load_of, self.load).with_output_types(Load)
-                | "Loads" >> beam.CombineGlobally(_Loads(self.load))
-            )
         # Components are merged over all windows.
         given = summaries | "In no window" >> in_global_window(summaries)
+        ready = None
+        if self.loads:
+            load = beam.FlatMap(_loads_of, self.loads).with_output_types(State)
+            merge = beam.CombinePerKey(MergeStates(self.loads))
+            ready = merges_fit(given | "Load" >> load | "Merge loads" >> merge, self.loads)
         merged = run_keyed(given, self.flow, self.grid, ready)
         merged["numbers"].element_type = Tuple[Tuple[()], Dict[str, int]]
         return {port: windowed_as(summaries, some, port) for port, some in merged.items()}
 
 
-def run_keyed(
-    given: beam.PCollection,
-    flow: Flow,
-    grid: Grid,
-    ready: beam.PCollection | None = None,
-    of: Callable[..., tuple[Key, Any]] | None = None,
-) -> dict[str, beam.PCollection]:
-    """Run a flow with messages from slabs and answers to slabs, by their keys."""
-    take = {"answers": under_keys(grid)}
-    first = FirstRound(flow, functools.partial(of or _indexed, grid=grid), take)
-    ports: dict[str, beam.PCollection] = (
-        given | "Begin" >> first | "Merge" >> RunFlow(flow, ready, take)
-    )
-    return ports
+def _loads_of(pair: tuple[SlabKey, SlabSummary], loads: Loads) -> Iterator[Any]:
+    return load_pieces(loads, dict.fromkeys(loads, pair[1]))
 
 
-def _indexed(pair: tuple[SlabKey, Any], grid: Grid) -> tuple[Key, Any]:
-    return index_of(pair[0], grid), pair[1]
-
-
-def _load_of(found: tuple[SlabKey, SlabSummary], load: MergeEstimate) -> Load:
-    return load.of_slab(found[1])
-
-
-@with_output_types(int)
-class _Loads(beam.CombineFn):
-    """Sums loads; raises an error if one is too large."""
-
-    def __init__(self, load: MergeEstimate):
-        self.load = load
-
-    def create_accumulator(self) -> Load:
-        return self.load.zero()
-
-    def add_input(self, accumulator: Load, state: Load) -> Load:
-        return self.load.merge(accumulator, state)
-
-    def merge_accumulators(self, accumulators: Iterable[Load]) -> Load:
-        merged = self.load.zero()
-        for state in accumulators:
-            merged = self.load.merge(merged, state)
-        return merged
-
-    def extract_output(self, accumulator: Load) -> int:
-        return int(self.load.finish(accumulator))
-
-
-@with_input_types(answers=_Answer, slabs=GivenSlab, mapping=Tuple[Any, Any])
+@with_input_types(answers=Answer, slabs=GivenSlab, mapping=Tuple[Any, Any])
 @with_output_types(KeyedSlab)
 class RelabelSlabs(beam.PTransform):
     """Write the final ids into each slab: answers of `MergeEquivalences` to ``(SlabKey, Slab)``.
@@ -475,9 +402,11 @@ class RelabelSlabs(beam.PTransform):
         }
         if "mapping" in given:
             meet["found"] = self._looked_up(meet["answers"], meet.pop("mapping"))
-        relabel = beam.Map(
-            _relabel, self.mask, self.found.labelling, self.found.grid, self.dtype
-        ).with_output_types(KeyedSlab)
+        survey = self.found.survey
+        how = Relabel(
+            "RelabelSlabs", self.dtype, survey.structure, survey.by_value, survey.background
+        )
+        relabel = beam.Map(_relabel, self.mask, how, self.found.grid).with_output_types(KeyedSlab)
         values = Union[bytes, Slab] if "slabs" in given else bytes
         labels = meet | "Meet" >> WaitOn(SlabKey, values) | "Relabel" >> relabel
         return windowed_as(given.get("slabs", given["answers"]), labels)
@@ -516,9 +445,8 @@ def _answer(some: Iterable[bytes]) -> tuple[np.ndarray, int]:
 def _relabel(
     group: tuple[SlabKey, dict[str, Iterable[Any]]],
     mask: Volume | None,
-    labelling: Labelling,
+    completion: Relabel,
     grid: Grid,
-    dtype: np.dtype,
 ) -> tuple[SlabKey, Slab]:
     key, came = group
     some = list(came["answers"])
@@ -527,11 +455,11 @@ def _relabel(
     ids, digest = _answer(some)
     if "found" in came:
         ((labels, values, _),) = whole(came["found"])
-        new = np.zeros(len(ids), dtype)
+        new = np.zeros(len(ids), completion.dtype)
         kept = ids != 0
         new[kept] = values[np.searchsorted(labels, ids[kept].astype(np.uint64))]
         ids = new
-    elif ids.dtype != dtype:
+    elif ids.dtype != completion.dtype:
         raise ValueError(
             f"the answers are {ids.dtype}: give RelabelSlabs and MergeEquivalences the same dtype= "
             "(bool for as_mask=True)"
@@ -545,20 +473,7 @@ def _relabel(
                 f"slab {key} was labelled before, but is missing now: give RelabelSlabs the same"
             )
         slab = slabs[0]
-    return key, _labelled(slab, labelling, grid, ids, digest)
-
-
-def _labelled(slab: Slab, labelling: Labelling, grid: Grid, ids: np.ndarray, digest: int) -> Slab:
-    """Label a slab again with the final ids of its components."""
-    labels = np.empty(slab.core.shape, ids.dtype)
-    z, y, x = grid.cell(index_of(slab.key, grid)[0])
-    _, region = region_of(grid, (z, y, x))
-    voxels = slab.data[region.translate([-a for a in slab.box.start]).slices]
-    try:
-        relabel(labelling, voxels, ids, digest, labels)
-    except ValueError as error:
-        raise ValueError(f"slab {slab.key}: {error}") from error
-    return Slab(slab.core, NO_HALO, labels, slab.shape, slab.space, slab.volume)
+    return key, completed(completion, grid, slab, ((ids,), (digest,)))
 
 
 @with_input_types(GivenSlab)
@@ -642,7 +557,6 @@ class LabelSlabs(beam.PTransform):
         super().__init__()
         sized = (min_size, max_size, k_largest) != (None, None, None)
         measures = ("size",) * sized + ("touches_border",) * (touches_border is not None)
-        as_mask = np.dtype(dtype) == bool
         self.components = LabelComponents(
             slabs,
             connectivity,
@@ -657,8 +571,7 @@ class LabelSlabs(beam.PTransform):
             max_size=max_size,
             touches_border=touches_border,
             k_largest=k_largest,
-            as_mask=as_mask,
-            dtype=np.uint32 if as_mask else dtype,
+            dtype=dtype,
             memory=memory,
         )
         self.grid = self.components.grid

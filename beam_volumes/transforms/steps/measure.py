@@ -29,6 +29,7 @@ from beam_volumes.plan.cost.machine import cores
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.session import merging
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
@@ -44,10 +45,11 @@ from beam_volumes.transforms.passes import (
 from beam_volumes.transforms.rounds import Merges, Take
 from beam_volumes.transforms.rows import as_element, rows_of, type_of_number
 from beam_volumes.transforms.slab import GivenSlab, Slab, SlabKey, slab_of
-from beam_volumes.transforms.steps.components import LabelComponents, grid_of, index_of
+from beam_volumes.transforms.steps.components import LabelComponents, grid_of
 from beam_volumes.transforms.steps.grids import SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource, larger_halo, placeholder
 from beam_volumes.transforms.steps.slabs import ReadSlabs, check_portable
+from beam_volumes.transforms.steps.surveys import index_of, load_pieces, merges_fit
 from beam_volumes.transforms.waiting import in_global_window, windowed_as
 
 #: Results of a function of a volume.
@@ -77,7 +79,8 @@ class MeasureSlabs(beam.PTransform):
         Whether slabs may be missing. The numbers then cover the slabs that have arrived. Otherwise
         the pipeline fails, and the message lists the missing slabs.
     memory : int or str, optional
-        Memory that a worker process may use, such as ``"1GiB"``.
+        Memory that a worker process may use, such as ``"1GiB"``. If a merge of components needs
+        more, the pipeline fails before the merge begins.
     **functions : callable
         Named functions from the whole volume to a lazy number or a table: ``mean=bv.mean``, or
         ``top=lambda v: bv.percentile(bv.median_filter(v, 3), 99)``.
@@ -92,7 +95,8 @@ class MeasureSlabs(beam.PTransform):
     ------
     ValueError
         If a function needs more than one sweep over the voxels, for example to measure labels, or a
-        larger halo than the slabs have. In a worker, if slabs are missing or arrive twice.
+        larger halo than the slabs have. In a worker, if slabs are missing or arrive twice, or
+        components do not fit the memory.
     TypeError
         If a function returns neither a lazy number nor a table.
 
@@ -166,7 +170,8 @@ class MeasureSlabs(beam.PTransform):
                 "mask="
             )
         check_numbers(plan, has_journal=True)
-        self.measuring = _Measuring(plan.passes[0], self.grid, own, self._any_labels)
+        loads = merging.loads(plan.passes[0], None)  # a runner selects the slabs in flight
+        self.measuring = _Measuring(plan.passes[0], self.grid, own, self._any_labels, loads)
         check_portable(s.source for s in self.measuring.p.program.steps if s.source is not None)
         self.measuring.check(getattr(slabs, "halo", None))
         if partial and plan.passes[0].program.surveys:
@@ -189,14 +194,15 @@ class MeasureSlabs(beam.PTransform):
         measure = beam.ParDo(_Measure(self.measuring, merges))
         found = given | "Measure" >> measure.with_outputs(*merges.tags, _CAME, main="states")
         found["states"].element_type = State
+        merge = beam.CombinePerKey(MergeStates(self.measuring.reductions))
+        merged = found["states"] | "Merge" >> merge
+        ready = merges_fit(merged, self.measuring.loads)
         parts = [
-            found["states"]
-            | "Merge" >> beam.CombinePerKey(MergeStates(self.measuring.reductions))
-            | "State" >> beam.Map(_to_one, "state").with_output_types(_Part),
+            merged | "State" >> beam.Map(_to_one, "state").with_output_types(_Part),
             self._missing(found[_CAME], slabs),
         ]
         results: dict[str, beam.PCollection] = {}
-        for n, (token, came) in enumerate(merges.run(found).items(), 1):
+        for n, (token, came) in enumerate(merges.run(found, ready).items(), 1):
             if "numbers" in came:
                 parts.append(
                     came["numbers"]
@@ -270,10 +276,11 @@ class _Measuring:
     grid: Grid
     name: str  #: Of the transform, for messages.
     any_labels: bool  #: Whether slabs may have any integer dtype.
+    loads: merging.Loads  #: The memory of the merges, checked before they begin.
 
     @property
     def reductions(self) -> dict[str, Any]:
-        return {f.token: f.reduction for f in self.p.program.folds}
+        return {f.token: f.reduction for f in self.p.program.folds} | self.loads
 
     @property
     def values(self) -> dict[str, Any]:
@@ -388,6 +395,7 @@ class _Measure(beam.DoFn):
         index = index_of(slab.key, self.measuring.grid)
         yield TaggedOutput(_CAME, ((index[0] // _BLOCK,), index[0] % _BLOCK))
         yield from state_pieces(result.states, self.measuring.reductions)
+        yield from load_pieces(self.measuring.loads, result.summaries)
         yield from self.merges.begin(index, result.summaries)
 
 
@@ -460,7 +468,7 @@ class _Finish(beam.DoFn):
         self.values: dict[str, Value] = {name: results[name] for name in names}
 
     def process(self, group: tuple[Any, Iterable[tuple[str, Any]]]) -> Iterator[Any]:
-        pieces: dict[str, dict[int, Any]] = {}
+        pieces: list[tuple[str, int, Any]] = []
         known: dict[str, Any] = self.measuring.values | {
             number_token(b.token, name): number
             for b in self.measuring.p.program.surveys
@@ -469,8 +477,7 @@ class _Finish(beam.DoFn):
         lacking: list[int] = []
         for kind, part in group[1]:
             if kind == "state":
-                token, number, piece = part
-                pieces.setdefault(token, {})[number] = piece
+                pieces.append(part)
             elif kind == "numbers":
                 known |= part
             else:
@@ -482,18 +489,13 @@ class _Finish(beam.DoFn):
                 f"{self.measuring.name}: {_some(sorted(lacking), grid)} did not arrive: give all slabs"
                 + (", or partial=True to measure the others" if is_possible else "")
             )
-        for token, reduction in self.measuring.reductions.items():
-            some = pieces.get(token)
-            state = reduction.zero() if some is None else reduction.put_together(some)
-            known[token] = reduction.finish(state, self._parameters(token, known))
+        states = merging.put_together(self.measuring.reductions, pieces)
+        for f in self.measuring.p.program.folds:
+            known[f.token] = f.reduction.finish(states[f.token], tuple(known[t] for t in f.values))
         for k in sorted(lacking):
             yield TaggedOutput(MISSING, str(grid.box(k)))
         for name, value in self.values.items():
             yield TaggedOutput(name, as_element(evaluate(value, known)))
-
-    def _parameters(self, token: str, known: dict[str, Any]) -> tuple[Any, ...]:
-        (fold,) = (f for f in self.measuring.p.program.folds if f.token == token)
-        return tuple(known[t] for t in fold.values)
 
 
 class _Labels(NamedTuple):

@@ -15,9 +15,10 @@ from beam_volumes.base.geometry import Grid
 from beam_volumes.base.text import format_bytes
 from beam_volumes.transforms.rounds import whole
 from beam_volumes.transforms.slab import MAX_BYTES, SlabKey
-from beam_volumes.transforms.steps.components import grid_of, index_of, run_keyed
+from beam_volumes.transforms.steps.components import grid_of
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.slabs import ReadSlabs
+from beam_volumes.transforms.steps.surveys import index_of, run_keyed
 from beam_volumes.transforms.waiting import in_global_window, windowed_as
 
 

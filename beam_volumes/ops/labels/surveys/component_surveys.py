@@ -156,7 +156,7 @@ class ComponentSurvey(Survey):
         return COMPONENT_BYTES + 3 * self.column_bytes
 
     def load(
-        self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
+        self, grid: Grid, limit_bytes: int, workers: int | None, slab_limit_bytes: int
     ) -> MergeEstimate:
         return MergeEstimate.of(
             grid,
@@ -167,9 +167,6 @@ class ComponentSurvey(Survey):
             sum(cc.bytes_in_slab(cc.are_wide(grid), self.column_bytes)),
             slab_limit_bytes,
         )
-
-    def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
-        return self.load(grid, 0, 1, 0).of_slab(summary)
 
 
 class _Labeler(Surveyor):

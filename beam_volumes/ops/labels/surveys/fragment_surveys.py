@@ -50,10 +50,19 @@ class FragmentLoad(MergeEstimate):
     def of_tiles(cls, grid: Grid, limit_bytes: int, name: str) -> FragmentLoad:
         return cls(name, np.dtype(np.int64), (), grid, limit_bytes, None)
 
-    def of_nodes(self, nodes: dict[Any, int]) -> Load:
-        """The state of a slab, from its contribution to each node."""
+    def of_slab(self, summary: Any) -> Load:
+        tiles: SlabFragments = summary
+        nodes: Counter = Counter()
+        for cell, part in tiles.tiles.items():
+            for axis, pairs in part.pairs.items():
+                z, y, x = (c + (a == axis) for a, c in enumerate(cell))
+                joined = np.flatnonzero((pairs.labels != 0).all(axis=1))
+                faces: dict[InterfaceKey, Interface] = {(axis, z, y, x): Interface(joined, 0)}
+                for side in (cell, (z, y, x)):
+                    up = NodeSummary((0, *side), np.empty(0, np.uint64), {}, faces)
+                    nodes.update(loads(tree_of(self.grid), up))
         none = np.zeros(3, np.int64)
-        return Load((Counter(nodes),), none, none, _PAIR)
+        return Load((nodes,), none, none, _PAIR)
 
     def _remedy(self, state: Load, maximum: int) -> str:
         more = -(-(maximum * state.bytes - self.limit_bytes) // (1 << 20))
@@ -108,25 +117,9 @@ class FragmentSurvey(Survey):
         return MergeSize(expected=min(expected, maximum), maximum=maximum)
 
     def load(
-        self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
+        self, grid: Grid, limit_bytes: int, workers: int | None, slab_limit_bytes: int
     ) -> FragmentLoad:
         return FragmentLoad.of_tiles(self.tiling.grid, limit_bytes, self.name)
-
-    def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
-        tiles: SlabFragments = summary
-        state = self.load(grid, 0, 1, 0)
-        nodes: dict[Any, int] = {}
-        for cell, part in tiles.tiles.items():
-            for axis, pairs in part.pairs.items():
-                z, y, x = (c + (a == axis) for a, c in enumerate(cell))
-                joined = np.flatnonzero((pairs.labels != 0).all(axis=1))
-                faces: dict[InterfaceKey, Interface] = {(axis, z, y, x): Interface(joined, 0)}
-                for side in (cell, (z, y, x)):
-                    none = np.empty(0, np.uint64)
-                    up = NodeSummary((0, *side), none, {}, faces)
-                    for node, count in loads(tree_of(self.tiling.grid), up).items():
-                        nodes[node] = nodes.get(node, 0) + count
-        return state.of_nodes(nodes)
 
 
 class _Fragments(Surveyor):

@@ -17,8 +17,8 @@ from beam_volumes.across.merge import bytes_per_component, leaf, loads
 from beam_volumes.across.rounds.components import tree_of
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.base.text import format_bytes
-from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import digest
+from beam_volumes.sweep.survey import MergeLoad
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +44,8 @@ class Load:
 
 
 @dataclass(frozen=True, eq=False)
-class MergeEstimate(Reduction):
+class MergeEstimate(MergeLoad):
     """The memory of the largest step of the merge; an error if a worker does not have it.
-
-    It processes no voxels: its states are `of_slab` and merged states.
 
     >>> from beam_volumes.across.components import Interface
     >>> grid, some = Grid((2, 100, 100), (1, 100, 100)), np.arange(5000)
@@ -96,7 +94,6 @@ class MergeEstimate(Reduction):
         return Load((), np.zeros(3, np.int64), np.zeros(3, np.int64), 0)
 
     def of_slab(self, summary: SlabSummary) -> Load:
-        """The state of one slab."""
         members, area = np.zeros((2, 3), np.int64)
         z, y, x = summary.cell
         _, ny, nx = self.grid.counts
