@@ -13129,6 +13129,8 @@ def register(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_voxels: int = 2097152,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> np.ndarray:
     """Find the transform that aligns one volume with another.
@@ -13153,6 +13155,13 @@ def register(
     max_voxels : int, default: 2097152
         Both volumes are downsampled until they have fewer voxels than this. The error of shifts is
         about 0.05 downsampled voxels.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are compared: one mask for both volumes, or a list with a
+        mask or None for each, ``fixed`` first. A mask has the shape of its volume, and bool or
+        integer voxels.
+    nodata : float, optional
+        The value of voxels without data in both volumes, such as 0 for black borders. They are not
+        compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -13167,9 +13176,10 @@ def register(
     ------
     ValueError
         If a parameter is out of range, or no transform reaches ``min_quality``. If the volumes
-        differ in axes or voxel size, or have several channels, time points or no voxels.
+        differ in axes or voxel size, or have several channels, time points or no voxels. If a mask
+        differs from its volume in shape, axes or voxel size, or leaves no valid voxel.
     TypeError
-        If an input is neither a volume nor an array.
+        If an input or a mask is neither a volume nor an array, or a mask has floats.
 
     See Also
     --------
@@ -13183,13 +13193,19 @@ def register(
     by phase correlation, and then by least squares of intensities, over levels of half the extent
     each. Intensities may differ by a gain and an offset, but not in kind.
 
-    NaN and infinite voxels are missing and not compared. There is no mask: zeros are ordinary
-    voxels, so a border of zeros is aligned as well.
+    Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
+    missing. Correlations, shifts and the test for chance use only voxels that both volumes have. All
+    other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well. A
+    downsampled voxel is the mean of its valid voxels, if these are at least half. Without ``mask``
+    and ``nodata``, it is missing if any voxel is.
 
     References
     ----------
     S. Baker and I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision
     56, 2004.
+
+    D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
+    Processing 21, 2012.
 
     Examples
     --------
