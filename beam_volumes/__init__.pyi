@@ -9916,8 +9916,9 @@ def match_tiles(
     ComputedTable
         A row for each tile, in order. ``tile * gain + offset`` is the corrected tile. ``links`` is the
         number of overlaps that are used, and ``residual`` the median relative difference of blocks
-        in these overlaps after correction. The mean of gains is 1 in each group of linked tiles, and
-        the mean of offsets is 0. Tiles without links have the gain 1.
+        in these overlaps after correction. In each group of linked tiles, the median of 1 / gain is
+        1, and the median of offsets is 0. A nearly black tile therefore does not darken the others.
+        Tiles without links have the gain 1.
 
     Raises
     ------
@@ -9964,7 +9965,7 @@ def match_tiles(
     >>> table = bv.match_tiles([left, right], [(0, 0), (0, 40)])
     >>> gains = table["gain"].to_pylist()
     >>> [round(gain, 3) for gain in gains]
-    [1.2, 0.8]
+    [1.25, 0.833]
     >>> even = bv.fuse([left, right], [(0, 0), (0, 40)], gain=gains)
     """
 
