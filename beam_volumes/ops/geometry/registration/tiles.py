@@ -575,6 +575,10 @@ class TilePairs:
             len(self.pairs),
             "max_shift",
             is_interleaved=True,
+            model=self.model,
+            ndim=len(self.limits),
+            compared_in_all=sum(map(max, images[::2], images[1::2])),
+            runs=len(boxes),
         )
 
     def _compared(self, k: int, box: tuple[slice, ...], factors: np.ndarray) -> Volume:
