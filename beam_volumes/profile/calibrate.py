@@ -63,7 +63,7 @@ _WRITTEN: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 #: Assumed share of time that threads of a sweep work, if wall times are unreliable.
 _EFFICIENCY = 0.85
-#: Images of which the comparison is measured.
+#: Shapes of the images that measure comparisons.
 _COMPARED = ((512, 512), (48, 72, 72))
 #: How the test slide is stored.
 _TILES: dict[str, Any] = {"tile": (256, 256), "photometric": "rgb", "compression": "jpeg"}
