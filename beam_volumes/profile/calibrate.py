@@ -205,11 +205,11 @@ def _measure_comparisons() -> dict[str, float]:
         world = ndimage.gaussian_filter(random.normal(size=[n + 3 for n in shape]), 2)
         world /= world.std()
         boxes = ([slice(k, k + n) for n in shape] for k in (0, 3))
-        pair = [world[tuple(box)] + random.normal(0, 0.5, shape) for box in boxes]
+        fixed, moving = (world[tuple(box)] + random.normal(0, 0.5, shape) for box in boxes)
         spent = []
         for _ in range(2):
             begun = time.process_time()
-            aligned(*pair, model, [n / 2 for n in shape], np.ones(ndim))
+            aligned(fixed, moving, model, [n / 2 for n in shape], np.ones(ndim))
             spent.append(time.process_time() - begun)
         rough = COSTS[model][ndim > 2] * math.prod(shape)
         found[registration_key(model, ndim)] = round(1e9 * min(spent) / rough, 4)
