@@ -6627,7 +6627,8 @@ def fuse(
         positions. A matrix is square, or homogeneous with the position in its last column.
         Positions have an entry for each spatial axis. A table can be a DataFrame or the path of a
         CSV file. The table has columns named z, y and x, and a row for each tile, in order. With
-        None, tiles are placed by their own origins.
+        columns named tile and slice, it has a row for each slice of each tile, as found by
+        `register_tiles` with ``model="slices"``. With None, tiles are placed by their own origins.
     physical : bool, default: False
         Whether ``transforms`` uses the unit of the tiles instead of voxels. In this unit, matrices
         map indices times the voxel size.
@@ -6724,6 +6725,9 @@ def fuse(
     within 8 voxels of voxels that are not valid. Distances are sums of steps along the axes, also
     between slices. Blocks read a margin of 8 voxels for this. Voxels that no tile covers are
     ``fill``.
+
+    If the table has a row for each slice, slices are moved and interpolated by `apply_transforms`,
+    and then fused along z as float32, or float64 for wide dtypes. NaN voxels are then not used.
 
     References
     ----------
@@ -13604,9 +13608,11 @@ def register_tiles(
         spatial axis. If tiles are rotated, sheared or scaled, give a matrix for each, as for
         `fuse`: it maps indices of the tile to positions. A table, such as a DataFrame or the path of
         a CSV file, has the columns of the first result.
-    model : {"translation", "rigid", "affine"}, default: "translation"
+    model : {"translation", "rigid", "affine", "slices"}, default: "translation"
         The transformation model: translation, rigid or affine. Rotations of a few degrees are
-        found. Given matrices are corrected by such a transformation.
+        found. Given matrices are corrected by such a transformation. ``"slices"`` finds a
+        translation of each tile, and then of each of its slices along y and x, for stages that
+        wobble while a stack is acquired.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance between two tiles, in voxels, along the axes of the
         positions; one number for all axes or one per axis. If a position is wrong by at most n
@@ -13641,7 +13647,10 @@ def register_tiles(
         is the largest distance in voxels by which a link disagrees in its overlap. ``confirmed`` is
         true if links of the tile are in a loop that agrees. Tiles without links keep their given
         position, and linked tiles keep the mean of their given positions. With ``reference``, all
-        tiles are then shifted together, including tiles without links.
+        tiles are then shifted together, including tiles without links. For ``model="slices"``,
+        there is a row for each slice of each tile, with its numbers in ``tile`` and ``slice``, and
+        its position in ``z``, ``y`` and ``x``. ``links`` is the number of slices of other tiles to
+        which it is linked.
     pairs : ComputedTable
         A row for each pair of tiles, ``a`` and ``b``, that should overlap. ``shift_z``, ``shift_y``
         and ``shift_x`` are their measured distance along each axis at the centre of the overlap.
@@ -13681,6 +13690,14 @@ def register_tiles(
     their matrices differ, the second tile is resampled to the voxels of the first. The found
     transformations are composed with the given matrices. The mean of affine corrections is the
     identity.
+
+    For ``model="slices"``, overlaps are read a second time. Each slice is compared with the nearest
+    slice of the other tile, within ``max_shift``. A link of two slices needs ``min_quality`` and a
+    probability of chance of less than one in a million. The movements of all slices are solved
+    together. How much successive slices move alike follows from the links. Slices without links
+    follow their neighbours to this degree, and otherwise their tile. Movements that all tiles share
+    are not detected: each is divided among the tiles of an overlap. The tile ``reference`` does not
+    wobble.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All

@@ -16,7 +16,7 @@ from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.geometry.registration.images import Needs
 from beam_volumes.ops.geometry.registration.sequences import needs_of_frames, needs_of_slices
-from beam_volumes.ops.geometry.registration.tiles import needs_of_tiles, of_channel
+from beam_volumes.ops.geometry.registration.tiles import SLICES, needs_of_tiles, of_channel
 from beam_volumes.ops.geometry.tile_files import project_of
 from beam_volumes.plan.cost.memory import of_base
 from beam_volumes.plan.cost.speeds import load
@@ -90,7 +90,12 @@ def _parameters(
 def _files(r: Registration, item: Input, crop: str | None, keep: bool) -> Mapping[str, str]:
     """Return the files to write; with ``keep`` those that are missing or cut."""
     opened = open_input(item, crop)  # refuses to crop tiles
-    rows = len(opened) if r.operation.is_of_many else _rows_of(r.operation, opened)
+    if not r.operation.is_of_many:
+        rows = _rows_of(r.operation, opened)
+    elif r.parameters.get("model") == SLICES:
+        rows = sum(v.grid_shape[0] for v in opened)
+    else:
+        rows = len(opened)
     return _missing(r.files, rows) if keep else r.files
 
 
@@ -260,6 +265,12 @@ def of_tiles(
     """Write the positions of tiles that `open_tiles` opens with options, and other files about them."""
     if "xml" in files:
         project_of(source, "register_tiles")
+    has_slices = parameters.get("model") == SLICES
+    if has_slices and (refused := {"xml", "report"} & files.keys()):
+        raise ValueError(
+            f"register_tiles: {min(refused)} needs a row for each tile, and model={SLICES!r} finds one for "
+            "each slice; use a different model, or leave it out"
+        )
     tiles, transforms = bv.open_tiles(source, **options)
     table, pairs = bv.register_tiles(tiles, transforms, **parameters)
     if "pairs" in files:
@@ -271,7 +282,7 @@ def of_tiles(
         index = options.get("index")
         bv.save_transforms(source, table, files["xml"], index=index, overwrite=overwrite)
     if "table" in files:
-        table = _with_paths(table, tiles, files["table"])
+        table = table if has_slices else _with_paths(table, tiles, files["table"])
         _write(csv_of(table), files["table"], keep)
     return table
 
