@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import math
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import tifffile
+from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.kernels.jit import compilations
+from beam_volumes.ops.geometry.registration.images import COSTS, aligned
 from beam_volumes.plan.cost import machine
-from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, Fixed, Speeds, operation_key
+from beam_volumes.plan.cost.speeds import (
+    PIPELINE,
+    PROCESS,
+    Fixed,
+    Speeds,
+    operation_key,
+    registration_key,
+)
 from beam_volumes.plan.fit.planned_pass import Pass, swept
 from beam_volumes.plan.fit.seconds import kind_of, kind_of_sink, measured_seconds, parts_of
 from beam_volumes.plan.plan import Plan
@@ -52,6 +63,8 @@ _WRITTEN: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 #: Assumed share of time that threads of a sweep work, if wall times are unreliable.
 _EFFICIENCY = 0.85
+#: Shapes of the images that measure comparisons.
+_COMPARED = ((512, 512), (48, 72, 72))
 #: How the test slide is stored.
 _TILES: dict[str, Any] = {"tile": (256, 256), "photometric": "rgb", "compression": "jpeg"}
 
@@ -69,6 +82,8 @@ def calibrate(dtypes: Iterable[str], operations: Operations, note: Callable[[str
             with suppress(ValueError, TypeError):  # it does not accept this dtype
                 _measure_operations(targets, larger, costs, fast)
         note(f"{len(costs)} operations; {np.dtype(dtype)}")
+    costs.update(_measure_comparisons())
+    note("comparisons of registrations")
     with tempfile.TemporaryDirectory() as folder:
         read, write, unit = _measure_storage(folder)
         note(f"{len(read)} kinds of sources and {len(write)} kinds of outputs")
@@ -180,6 +195,25 @@ def _operations(p: Pass) -> Iterator[tuple[tuple[str, int], tuple[str, float]]]:
         dtypes = [steps[fold.fed[0].voxels.step].dtype]
         key = operation_key(fold.reduction, fold.reduction.name, dtypes)
         yield ("fold", k), (key, p.voxels * fold.reduction.cost)
+
+
+def _measure_comparisons() -> dict[str, float]:
+    """Align images of a world by each model; return measured over rough nanoseconds."""
+    found = {}
+    for model, shape in itertools.product(COSTS, _COMPARED):
+        ndim, random = len(shape), np.random.default_rng(0)
+        world = ndimage.gaussian_filter(random.normal(size=[n + 3 for n in shape]), 2)
+        world /= world.std()
+        boxes = ([slice(k, k + n) for n in shape] for k in (0, 3))
+        fixed, moving = (world[tuple(box)] + random.normal(0, 0.5, shape) for box in boxes)
+        spent = []
+        for _ in range(2):
+            begun = time.process_time()
+            aligned(fixed, moving, model, [n / 2 for n in shape], np.ones(ndim))
+            spent.append(time.process_time() - begun)
+        rough = COSTS[model][ndim > 2] * math.prod(shape)
+        found[registration_key(model, ndim)] = round(1e9 * min(spent) / rough, 4)
+    return found
 
 
 def _measure_storage(folder: str) -> tuple[dict[str, float], dict[str, float], float]:

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.base.text import format_bytes
+from beam_volumes.base.text import format_bytes, format_duration
 from beam_volumes.graph.options import MemoryLimit, limited
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.geometry.registration.images import Needs
 from beam_volumes.ops.geometry.registration.sequences import needs_of_frames, needs_of_slices
-from beam_volumes.ops.geometry.registration.tiles import needs_of_tiles, of_channel
+from beam_volumes.ops.geometry.registration.tiles import SLICES, needs_of_tiles, of_channel
 from beam_volumes.ops.geometry.tile_files import project_of
 from beam_volumes.plan.cost.memory import of_base
+from beam_volumes.plan.cost.speeds import load
+from beam_volumes.plan.fit.planned_pass import serial_share
+from beam_volumes.plan.fit.seconds import core_seconds
 from beam_volumes.recipes.build import mistakes, open_input
 from beam_volumes.recipes.catalogue import Operation
 from beam_volumes.recipes.recipe import Input, Recipe, Registration
@@ -27,6 +30,8 @@ from beam_volumes.storage.places.single_file import write_file
 
 #: Memory in bytes in which everything can be planned.
 _ANY_MEMORY = 1 << 44
+#: Seconds of a sweep that do not depend on its voxels.
+_SWEEP_SECONDS = 0.01
 
 
 def register_inputs(
@@ -85,7 +90,12 @@ def _parameters(
 def _files(r: Registration, item: Input, crop: str | None, keep: bool) -> Mapping[str, str]:
     """Return the files to write; with ``keep`` those that are missing or cut."""
     opened = open_input(item, crop)  # refuses to crop tiles
-    rows = len(opened) if r.operation.is_of_many else _rows_of(r.operation, opened)
+    if not r.operation.is_of_many:
+        rows = _rows_of(r.operation, opened)
+    elif r.parameters.get("model") == SLICES:
+        rows = sum(v.grid_shape[0] for v in opened)
+    else:
+        rows = len(opened)
     return _missing(r.files, rows) if keep else r.files
 
 
@@ -100,12 +110,16 @@ class PlannedRegistration:
     base: int  #: Of the process, and of the images during comparisons
     predicted_memory: int
     smallest_memory: int  #: The smallest limit that works
+    core_seconds: float  #: Of one core
+    seconds: float  #: By the clock, in a process that has started
+    is_measured: bool  #: Whether seconds are by measured speeds, and not by rough costs
 
     def __str__(self) -> str:
         return (
             f"{self.name}, before the plan: reads {format_bytes(self.bytes_read)} of {self.input}; memory "
             f"{format_bytes(self.predicted_memory)} predicted of {format_bytes(self.memory)} allowed, "
-            f"at least {format_bytes(self.smallest_memory)}"
+            f"at least {format_bytes(self.smallest_memory)}; takes about "
+            f"{format_duration(self.seconds, 1)}{'' if self.is_measured else ' by rough costs'}"
         )
 
 
@@ -114,10 +128,12 @@ def planned_registrations(
     memory: int,
     crop: str | None = None,
     given: Mapping[str, Any] | None = None,
+    cores: int | None = None,
 ) -> list[PlannedRegistration]:
     """Plan the registrations of a recipe from metadata, within ``memory`` bytes.
 
-    Inputs ``given`` by name are not opened; ``crop`` is a box for every input.
+    Inputs ``given`` by name are not opened; ``crop`` is a box for every input. ``cores`` are of a machine
+    other than this one.
     """
     result = []
     for r in recipe.registrations:
@@ -128,7 +144,9 @@ def planned_registrations(
             is_of_many = r.operation.is_of_many
             inputs = bv.open_tiles(item.what, **item.options) if is_of_many else (opened,)
             needs = _NEEDS[r.operation.name](*inputs, **_parameters(recipe, r, crop, given))
-            result.append(_planned(r, needs, memory))
+            if cores is not None:
+                needs = replace(needs, cores=cores)
+            result.append(_planned(r, needs, memory, cores))
     return result
 
 
@@ -139,12 +157,12 @@ _NEEDS: Mapping[str, Callable[..., Needs]] = {
 }
 
 
-def _planned(r: Registration, needs: Needs, memory: int) -> PlannedRegistration:
+def _planned(r: Registration, needs: Needs, memory: int, cores: int | None) -> PlannedRegistration:
     name = r.operation.name
     if needs.sweep is None:
         base = of_base(None, ())
-        return PlannedRegistration(name, r.input, 0, memory, base, base, base)
-    largest = bv.plan(needs.sweep, runner=None, memory=_ANY_MEMORY)
+        return PlannedRegistration(name, r.input, 0, memory, base, base, base, 0.0, 0.0, True)
+    largest = bv.plan(needs.sweep, runner=None, memory=_ANY_MEMORY, threads=cores)
     # Comparisons that go on leave the memory of a sweep.
     base = largest.smallest_memory if needs.is_interleaved else largest.base
     own = needs.images + needs.pair
@@ -157,8 +175,17 @@ def _planned(r: Registration, needs: Needs, memory: int) -> PlannedRegistration:
             f"{needs.remedy} needs less"
         )
     with limited(MemoryLimit(memory, base)):
-        occupied, compared = needs.occupied, needs.images + needs.threads * needs.pair
-    sweep = bv.plan(needs.sweep, runner=None, memory=memory - occupied)
+        occupied, threads = needs.occupied, needs.threads
+    compared = needs.images + threads * needs.pair
+    sweep = bv.plan(needs.sweep, runner=None, memory=memory - occupied, threads=cores)
+    speeds = load()
+    factor = 1.0 if speeds is None else speeds.comparing(needs.model, needs.ndim)
+    comparing = factor * needs.nanoseconds / 1e9
+    reading = needs.sweeps * sum(map(core_seconds, sweep.passes)) + needs.runs * _SWEEP_SECONDS
+    # Overlaps are read by the threads that compare them, and images by all cores before that.
+    readers = (
+        threads if needs.is_interleaved else sweep.concurrency.busy(serial_share(sweep.passes))
+    )
     return PlannedRegistration(
         name,
         r.input,
@@ -167,6 +194,9 @@ def _planned(r: Registration, needs: Needs, memory: int) -> PlannedRegistration:
         base,
         max(occupied + sweep.predicted_memory, largest.base + compared),
         smallest,
+        reading + comparing,
+        reading / max(readers, 1.0) + comparing / threads,
+        speeds is not None,
     )
 
 
@@ -235,6 +265,12 @@ def of_tiles(
     """Write the positions of tiles that `open_tiles` opens with options, and other files about them."""
     if "xml" in files:
         project_of(source, "register_tiles")
+    has_slices = parameters.get("model") == SLICES
+    if has_slices and (refused := {"xml", "report"} & files.keys()):
+        raise ValueError(
+            f"register_tiles: {min(refused)} needs a row for each tile, and model={SLICES!r} finds one for "
+            "each slice; use a different model, or leave it out"
+        )
     tiles, transforms = bv.open_tiles(source, **options)
     table, pairs = bv.register_tiles(tiles, transforms, **parameters)
     if "pairs" in files:
@@ -246,7 +282,7 @@ def of_tiles(
         index = options.get("index")
         bv.save_transforms(source, table, files["xml"], index=index, overwrite=overwrite)
     if "table" in files:
-        table = _with_paths(table, tiles, files["table"])
+        table = table if has_slices else _with_paths(table, tiles, files["table"])
         _write(csv_of(table), files["table"], keep)
     return table
 

@@ -53,7 +53,7 @@ def test_the_command_measures_this_machine_once(work, command, path, target, mon
     code, said, _ = command("bench", "--calibrate")
     assert code == 0 and str(path) in said
     found = speeds.load()
-    assert {key.split()[0] for key in found.costs} >= {"Elementwise", "Median3"}
+    assert {key.split()[0] for key in found.costs} >= {"Elementwise", "Median3", "registration"}
     assert all(0.001 < factor < 1000 for factor in found.costs.values())
     assert {"zarr zstd |b1", "zarr none <f4"} <= found.write.keys()
     assert found.write["png none |u1"] > found.write["zarr none |u1"] and 0.2 < found.overhead < 20

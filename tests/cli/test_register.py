@@ -16,6 +16,7 @@ from beam_volumes.cli.main import main
 from beam_volumes.graph.options import MemoryLimit, limited
 from beam_volumes.ops.geometry.registration import images
 from beam_volumes.ops.geometry.registration.sequences import needs_of_slices
+from beam_volumes.plan.cost import speeds
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import parse_recipe, read_recipe
@@ -205,7 +206,8 @@ def test_a_plan_has_what_a_registration_reads_and_needs(tmp_path, monkeypatch, c
         assert main(["run", "recipe.yaml", "--dry-run"]) == 0
         lines = capsys.readouterr().out.splitlines()
         planned = (
-            rf"{name}, before the plan: reads \d.* of input; memory .* predicted of .* allowed"
+            rf"{name}, before the plan: reads \d.* of input; memory .* predicted of .* allowed, at least .*; "
+            r"takes about \d.* s"
         )
         assert all(re.match(planned, line) for line in lines[:2])
         assert lines[2:] == ["the steps are planned when t.csv, u.csv exists"]
@@ -217,6 +219,7 @@ def test_a_plan_has_what_a_registration_reads_and_needs(tmp_path, monkeypatch, c
         assert main([*words, "--json"]) == 0
         rows = json.loads(capsys.readouterr().out)["registrations"]
         assert [row["name"] for row in rows] == [name, name] and rows[0]["bytes_read"] > 0
+        assert rows[0]["core_seconds"] >= rows[0]["seconds"] > 0
         recipe = read_recipe("recipe.yaml")
         smallest = planned_registrations(recipe, 1 << 32)[0].smallest_memory
         says = f"recipe.yaml:2: {name}: memory .* works is {smallest} bytes .* smaller {remedy} needs less"
@@ -227,6 +230,35 @@ def test_a_plan_has_what_a_registration_reads_and_needs(tmp_path, monkeypatch, c
         assert re.search(says, capsys.readouterr().err)
         for file in register_inputs(recipe, memory=smallest):
             Path(file).unlink()
+
+
+def test_seconds_of_registrations_follow_their_work_and_the_speeds(tmp_path, monkeypatch):
+    """More pairs, other models and a slower machine take longer; more cores take less."""
+    monkeypatch.chdir(tmp_path)
+    bv.compute(bv.open(np.zeros((20, 64, 64), "u1")).to("stack.zarr"), runner=None)
+
+    def planned(how, cores=4):
+        recipe = parse_recipe(
+            f"input: stack.zarr\nregister: {{register_slices: {{{how}, table: t.csv}}}}\n"
+            "steps: {apply_transforms: {transforms: t.csv}}\noutput: o.zarr\n"
+        )
+        return planned_registrations(recipe, 1 << 34, cores=cores)[0]
+
+    plain = planned("neighbours: 2")
+    compared = (19 + 18) * 64 * 64 * images.COSTS["translation"][0] / 1e9
+    assert compared < plain.core_seconds < compared + 0.1
+    assert str(plain).endswith(" s by rough costs")
+    more = planned("neighbours: 4").core_seconds - plain.core_seconds
+    assert more == pytest.approx((17 + 16) / (19 + 18) * compared)
+    assert planned("neighbours: 2, model: affine").core_seconds > plain.core_seconds
+    assert planned("neighbours: 2, skip: [3, 4, 5, 6]").core_seconds < plain.core_seconds
+    assert planned("neighbours: 2", cores=1).seconds > 1.5 * plain.seconds
+    key = speeds.registration_key("translation", 2)
+    slow = speeds.Speeds({key: 1000.0, "Other f": 1.0}, {"a": 0.1}, {"b": 0.1}, 1.0, {})
+    monkeypatch.setattr("beam_volumes.recipes.registration.load", lambda: slow)
+    measured = planned("neighbours: 2")
+    assert measured.core_seconds == pytest.approx(1000 * compared, rel=0.01)
+    assert "by rough costs" not in str(measured) and measured.is_measured
 
 
 _REFUSED = {

@@ -1086,6 +1086,95 @@ def masks_with_a_pattern(shape):
 UNUSABLE = {"spots", "one row of three", "70 %", "90 %", "blocks of 12", "blocks of 6"}
 
 
+def halves(model, dtype):
+    """Two volumes with noise in different halves, their masks, and the matrix that aligns them."""
+    rng = np.random.default_rng(1)
+    world, shape = tissue((34, 90, 80), 2.5), (17, 61, 50)
+    matrix = np.eye(3)
+    if model == "rigid":
+        matrix[1:, 1:] = turn(0.04)
+    offset = np.array([4.4, 8.7, 9.2]) - (matrix - np.eye(3)) @ np.full(3, 25)
+    moving = ndi.affine_transform(world, matrix, offset, shape, order=3)
+    fixed = world[6:23, 12:73, 12:62]
+    masks = [np.ones(shape, bool) for _ in range(2)]
+    masks[0][:, :24], masks[1][:, :, 27:] = False, False
+    found = [
+        np.where(mask, image, rng.uniform(0, 255, shape)).clip(0, 255).astype(dtype)
+        for mask, image in zip(masks, (fixed, moving), strict=True)
+    ]
+    wanted = np.eye(4)
+    wanted[:3, :3] = np.linalg.inv(matrix)
+    wanted[:3, 3] = wanted[:3, :3] @ (np.array([6, 12, 12]) - offset)
+    return found, masks, wanted
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype"),
+    [("translation", "u1"), ("translation", "f4"), ("rigid", "i2"), ("rigid", "f8")],
+)
+def test_two_volumes_are_registered_by_their_valid_voxels(model, dtype, tmp_path):
+    """Within 0.3 voxels if a different half of each is noise; from arrays as from chunks."""
+    volumes, masks, wanted = halves(model, dtype)
+    how = {"model": model, "max_shift": 12}
+    found = bv.register(*volumes, mask=masks, **how)
+    at = np.array([[*c, 1] for c in itertools.product((0, 16), (24, 60), (0, 26))]).T
+    assert np.linalg.norm(((found - wanted) @ at)[:3], axis=0).max() < 0.3
+    value = 0 if dtype == "u1" else -999
+    marked = [
+        np.where(m, np.maximum(v, 1), value).astype(v.dtype)
+        for m, v in zip(masks, volumes, strict=True)
+    ]
+    again = bv.register(*marked, nodata=value, **how)
+    assert np.linalg.norm(((again - wanted) @ at)[:3], axis=0).max() < 0.3
+    stored = []
+    for k, (v, m) in enumerate(zip(volumes, masks, strict=True)):
+        for name, x in (("v", v), ("m", m)):
+            place = str(tmp_path / f"{name}{k}.zarr")
+            bv.compute(bv.open(x).to(place, chunks=(5 + k, 16, 16)), runner=None)
+            stored.append(bv.open(place))
+    for more in ({}, {"max_voxels": 30_000}):
+        one = bv.register(*volumes, mask=masks, **how, **more)
+        other = bv.register(*stored[::2], mask=stored[1::2], **how, **more)
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_mask_of_all_voxels_changes_no_bit_of_a_transform():
+    images, masks, shifts = damaged_images("clean", 2)
+    shifted = images[1].astype("f4")
+    for v in (shifted, images[1]):
+        for max_voxels in (1 << 21, 2000):
+            how = {"max_voxels": max_voxels, "max_shift": 14}
+            expected = bv.register(images[0], v, **how)
+            for more in ({"mask": masks[0]}, {"mask": [None, masks[1] * 3]}, {"nodata": 255}):
+                np.testing.assert_array_equal(bv.register(images[0], v, **how, **more), expected)
+    assert abs(bv.register(*images, max_shift=14)[:2, 2] - (shifts[0] - shifts[1])).max() < 0.1
+
+
+@pytest.mark.parametrize("kind", ["half", "torn", "saturated", "same outline"])
+def test_damaged_planes_are_registered_by_masks_and_by_a_value(kind):
+    images, masks, shifts = damaged_images(kind, 2)
+    for more in ({"mask": masks}, {"nodata": 255 if kind == "saturated" else 0}):
+        found = bv.register(*images, max_shift=14, **more)[:2, 2]
+        np.testing.assert_allclose(found, shifts[0] - shifts[1], atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"mask": [None]}, "mask has 1 entries for 2 volumes; give one mask, or one for each"),
+        ({"mask": np.ones((9, 8), bool)}, "mask of fixed has the shape 9 x 8, but needs 8 x 8"),
+        ({"mask": [None, np.ones((8, 8), "f4")]}, "mask of moving has dtype float32"),
+        ({"mask": [None, np.zeros((8, 8), bool)]}, "no voxel of moving is valid; check mask="),
+        ({"nodata": 3}, "no voxel of fixed is valid"),
+        ({"nodata": 256}, "nodata=256 is not a value of uint8"),
+    ],
+)
+def test_masks_of_two_volumes_that_do_not_fit_are_refused(more, problem):
+    v = np.full((8, 8), 3, "u1")
+    with pytest.raises((TypeError, ValueError), match=problem):
+        bv.register(v, v, **more)
+
+
 @pytest.mark.filterwarnings("ignore:register_tiles")
 @pytest.mark.parametrize("sigma", [1.3, 2])
 @pytest.mark.parametrize("noise", [0, 0.1])

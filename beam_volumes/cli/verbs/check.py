@@ -141,7 +141,9 @@ def act_estimate(args: argparse.Namespace) -> None:
         threads=machine.vcpus,
         slab=extents(args.slab, "--slab"),
     ).or_else(**recipe.options)
-    registrations = planned_registrations(recipe, options.memory_bytes, args.crop)
+    registrations = planned_registrations(
+        recipe, options.memory_bytes, args.crop, cores=machine.vcpus
+    )
     rows = {"registrations": [asdict(one) for one in registrations]} if registrations else {}
     if not args.json:
         for one in registrations:

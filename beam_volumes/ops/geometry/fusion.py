@@ -16,6 +16,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
 from beam_volumes.ops.geometry.computed_tiles import tile_source
 from beam_volumes.ops.geometry.rearrange import check_indexable, refuse_empty
+from beam_volumes.ops.geometry.tile_slices import moved_slices, slices_of
 from beam_volumes.ops.geometry.transforms import is_listed, matrices_of
 from beam_volumes.ops.geometry.validity import masks_of, nodata_of
 from beam_volumes.ops.parameters import checks as par
@@ -68,7 +69,8 @@ def fuse(
         positions. A matrix is square, or homogeneous with the position in its last column.
         Positions have an entry for each spatial axis. A table can be a DataFrame or the path of a
         CSV file. The table has columns named z, y and x, and a row for each tile, in order. With
-        None, tiles are placed by their own origins.
+        columns named tile and slice, it has a row for each slice of each tile, as found by
+        `register_tiles` with ``model="slices"``. With None, tiles are placed by their own origins.
     physical : bool, default: False
         Whether ``transforms`` uses the unit of the tiles instead of voxels. In this unit, matrices
         map indices times the voxel size.
@@ -166,6 +168,9 @@ def fuse(
     between slices. Blocks read a margin of 8 voxels for this. Voxels that no tile covers are
     ``fill``.
 
+    If the table has a row for each slice, slices are moved and interpolated by `apply_transforms`,
+    and then fused along z as float32, or float64 for wide dtypes. NaN voxels are then not used.
+
     References
     ----------
     S. Preibisch, S. Saalfeld and P. Tomancak, "Globally optimal stitching of tiled 3D microscopic
@@ -188,6 +193,15 @@ def fuse(
     >>> np.asarray(bv.fuse([bv.open(t) / flat for t in (left, right)], [(0, 0), (0, 5)]))[0]
     array([10., 10., 10.,  5.,  5., 40., 40., 40., 20., 20.], dtype=float32)
     """
+    if (rows := slices_of(transforms, "fuse")) is not None:
+        if physical:
+            raise ValueError(
+                "fuse: physical=True does not go with transforms that have a row for each slice, in voxels; "
+                "leave it out"
+            )
+        target = _alike(tiles)[0][0].dtype if dtype is None else dtype
+        tiles, transforms = moved_slices(tiles, rows, order, mask, nodata, "fuse")
+        mask, nodata, dtype = None, np.nan, target
     opened, which = _alike(tiles)
     first, count = opened[0], len(which)
     if blending not in BLENDINGS:

@@ -15,28 +15,34 @@ from beam_volumes.ops.parameters.building import representable
 from beam_volumes.ops.pointwise import where
 
 
-def masks_of(mask: Any, volumes: Sequence[Volume], name: str, each: str) -> list[Volume | None]:
+def masks_of(
+    mask: Any, volumes: Sequence[Volume], name: str, each: str | Sequence[str]
+) -> list[Volume | None]:
     """Return the mask of each volume, from a mask for all, or a list of masks and None.
 
-    ``each`` is what a volume is called, such as ``"tile"``.
+    ``each`` is what a volume is called, such as ``"tile"``, or the name of each.
     """
+    if isinstance(each, str):
+        kind, names = each, [f"{each} {k}" for k in range(len(volumes))]
+    else:
+        kind, names = "volume", list(each)
     if mask is None:
         return [None] * len(volumes)
     given = list(mask) if isinstance(mask, list | tuple) else [mask] * len(volumes)
     if len(given) != len(volumes):
         raise ValueError(
-            f"{name}: mask has {len(given)} entries for {len(volumes)} {each}s; give one mask, or one for "
-            f"each {each}, which may be None"
+            f"{name}: mask has {len(given)} entries for {len(volumes)} {kind}s; give one mask, or one for "
+            f"each {kind}, which may be None"
         )
     opened = dict[int, Volume]()
     for k, m in enumerate(given):
         if m is not None and id(m) not in opened:
-            opened[id(m)] = opened_mask(m, name, f"{each} {k}")
+            opened[id(m)] = opened_mask(m, name, names[k])
     found = [None if m is None else opened[id(m)] for m in given]
     checked = set[tuple[int, int]]()
     for k, (m, v) in enumerate(zip(found, volumes, strict=True)):
         if m is not None and (id(m), id(v)) not in checked:
-            check_mask(m, v, name, f"{each} {k}")
+            check_mask(m, v, name, names[k])
             checked.add((id(m), id(v)))
     return found
 

@@ -62,6 +62,10 @@ class Speeds:
         """The median factor of the operations that are most like one."""
         return _of_most_alike(self.costs, key) if self.costs else 1.0
 
+    def comparing(self, model: str, ndim: int) -> float:
+        """The factor of the comparisons of a registration."""
+        return self._nearest(registration_key(model, ndim))
+
     def reading(self, kind: str) -> float:
         """Nanoseconds for a byte of a kind of source; the median of all kinds if it was not measured."""
         return self.read.get(kind) or statistics.median(self.read.values())
@@ -93,6 +97,11 @@ def operation_key(operation: object, name: str, dtypes: Iterable[np.dtype]) -> s
     """The key of an operation in the document: its class, its name, and the dtypes of its inputs."""
     given = (np.dtype(dtype).str for dtype in dtypes)
     return " ".join((type(operation).__name__, name.replace(" ", "_"), *given))
+
+
+def registration_key(model: str, ndim: int) -> str:
+    """The key of the comparisons of a registration in the document."""
+    return f"registration {model} {ndim}"
 
 
 def document() -> Path:

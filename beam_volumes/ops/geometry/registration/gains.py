@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy import ndimage, sparse
 
 from beam_volumes.base.higher import driver
 from beam_volumes.graph.table import ComputedTable
@@ -86,8 +86,9 @@ def match_tiles(
     ComputedTable
         A row for each tile, in order. ``tile * gain + offset`` is the corrected tile. ``links`` is the
         number of overlaps that are used, and ``residual`` the median relative difference of blocks
-        in these overlaps after correction. The mean of gains is 1 in each group of linked tiles, and
-        the mean of offsets is 0. Tiles without links have the gain 1.
+        in these overlaps after correction. In each group of linked tiles, the median of 1 / gain is
+        1, and the median of offsets is 0. A nearly black tile therefore does not darken the others.
+        Tiles without links have the gain 1.
 
     Raises
     ------
@@ -134,7 +135,7 @@ def match_tiles(
     >>> table = bv.match_tiles([left, right], [(0, 0), (0, 40)])
     >>> gains = table["gain"].to_pylist()
     >>> [round(gain, 3) for gain in gains]
-    [1.2, 0.8]
+    [1.25, 0.833]
     >>> even = bv.fuse([left, right], [(0, 0), (0, 40)], gain=gains)
     """
     name = "match_tiles"
@@ -347,7 +348,10 @@ class _Equations:
             if scale <= min_scale and abs(change).max() < _CONVERGED:
                 break
             scale = max(scale * _DECREASE, min(min_scale, scale))
-        return gains, offsets
+        # The steps keep the mean, which a single dark tile changes for all others.
+        bright = _medians(1 / gains, group)
+        offsets = bright * offsets
+        return bright * gains, offsets - _medians(offsets, group)
 
     def medians(self, gains: np.ndarray, offsets: np.ndarray) -> list[float | None]:
         """Return the median relative difference in the overlaps of each tile."""
@@ -402,3 +406,8 @@ class _Equations:
 def _means(values: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return the mean of the group of each tile."""
     return np.asarray((np.bincount(group, values) / np.bincount(group))[group])
+
+
+def _medians(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return the median of the group of each tile."""
+    return np.asarray(ndimage.median(values, group, np.arange(group.max() + 1)))[group]

@@ -69,6 +69,10 @@ _MIN_SEPARATION = 3
 _MIN_REFINED = 0.5
 #: Bytes per voxel of the larger array while two arrays are aligned, and per voxel of a block, as measured.
 _BYTES, _BLOCK_BYTES = 128, 320
+#: Rough nanoseconds of one core for each voxel of two images that are aligned, in planes and in volumes, and
+#: what overlaps of tiles need in addition: phase correlation at their full size.
+COSTS = {"translation": (500, 550), "rigid": (800, 1900), "affine": (850, 4000)}
+_OVERLAP_COST = 600
 #: Voxels per block of sums.
 _BLOCK = 1 << 16
 
@@ -130,6 +134,11 @@ class Needs:
     pairs: int  #: Maximum number of pairs to compare at a time
     remedy: str  #: The parameter by which it needs less
     is_interleaved: bool = False  #: Whether images are compared while others are read
+    model: str = "translation"
+    ndim: int = 2  #: Axes of an image
+    compared_in_all: int = 0  #: Voxels of all pairs
+    runs: int = 1  #: The number of sweeps of any size
+    cores: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     @property
     def pair(self) -> int:
@@ -139,10 +148,16 @@ class Needs:
     @property
     def threads(self) -> int:
         """The number of pairs that are compared at a time, in the memory of a recipe."""
-        count, limit = min(os.cpu_count() or 1, self.pairs), memory_limit.get()
+        count, limit = min(self.cores, self.pairs), memory_limit.get()
         if limit is not None:
             count = min(count, (limit.total - limit.base - self.images) // max(self.pair, 1))
         return max(count, 1)
+
+    @property
+    def nanoseconds(self) -> int:
+        """Rough nanoseconds of one core to compare all pairs."""
+        cost = COSTS[self.model][self.ndim > 2] + (_OVERLAP_COST if self.is_interleaved else 0)
+        return cost * self.compared_in_all
 
     @property
     def occupied(self) -> int:

@@ -204,7 +204,7 @@ def register_slices(
         mask=mask,
         nodata=nodata,
     )
-    needs = _needs_of(slices.thin, slices.pairs.reach)
+    needs = _needs_of(slices.thin, slices.pairs)
     with reserved(needs.occupied):
         planes = slices.thin.compute(runner=None, progress=progress)
     return slices.pairs.registered(planes.__getitem__, needs.threads, progress)
@@ -276,7 +276,7 @@ class Slices:
 def needs_of_slices(stack: Volume, *, prior: Any = None, **given: Any) -> Needs:
     """Return what `register_slices` needs; a table ``prior`` may not exist yet."""
     slices = Slices.of(stack, "register_slices", **_with_defaults(register_slices, given))
-    return _needs_of(slices.thin, slices.pairs.reach)
+    return _needs_of(slices.thin, slices.pairs)
 
 
 def _with_defaults(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,14 +287,14 @@ def _with_defaults(function: Callable[..., Any], given: Mapping[str, Any]) -> di
     return found
 
 
-def _needs_of(thin: Volume, reach: int) -> Needs:
+def _needs_of(thin: Volume, pairs: ImagePairs) -> Needs:
     if thin.nbytes > settings.max_inmemory:
         raise ValueError(
             f"register_slices: the downsampled slices have {format_bytes(thin.nbytes)}, and "
             f"options.max_inmemory is {format_bytes(settings.max_inmemory)}; give a smaller max_side=, raise "
             "this limit, or use RegisterSlices in a pipeline"
         )
-    return Needs(thin, 1, thin.nbytes, thin.size // thin.shape[0], reach, "max_side")
+    return pairs.needs(thin, 1, thin.nbytes, thin.size // thin.shape[0])
 
 
 def _thin_slices(
@@ -457,9 +457,9 @@ class _FramePairs:
 
     @property
     def needs(self) -> Needs:
-        small, reach = self.small(0), self.pairs.reach
-        images = min(reach + 1, self.pairs.count) * small.nbytes
-        return Needs(small, self.pairs.count, images, small.size, reach, "max_side")
+        small, count = self.small(0), self.pairs.count
+        images = min(self.pairs.reach + 1, count) * small.nbytes
+        return self.pairs.needs(small, count, images, small.size)
 
 
 def needs_of_frames(movie: Volume, **given: Any) -> Needs:
@@ -611,6 +611,23 @@ class ImagePairs:
         """The voxel size along the axes, relative to the smallest one."""
         size = np.array([(self.voxel_size or (1.0,) * 3)["zyx".index(a)] for a in self.axes])
         return size / size.min()
+
+    def needs(self, sweep: Volume, sweeps: int, images: int, compared: int) -> Needs:
+        """Return what the comparison of all pairs needs, given its sweeps and the size of an image."""
+        used = self.count - len(self.skipped)
+        pairs = sum(max(used - k, 0) for k in range(1, self.reach + 1))
+        return Needs(
+            sweep,
+            sweeps,
+            images,
+            compared,
+            self.reach,
+            "max_side",
+            model=self.model,
+            ndim=len(self.axes),
+            compared_in_all=pairs * compared,
+            runs=sweeps,
+        )
 
     def registered(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
 from beam_volumes.ops.geometry.registration.images import (
+    MIN_ALONE,
     MODELS,
     Link,
     Needs,
@@ -34,6 +35,7 @@ from beam_volumes.ops.geometry.registration.images import (
     with_evidence,
 )
 from beam_volumes.ops.geometry.registration.links import Placed, connected, corners, placed
+from beam_volumes.ops.geometry.registration.wobble import SliceLinks, movements
 from beam_volumes.ops.geometry.transforms import matrices_of, matrix_columns
 from beam_volumes.ops.geometry.validity import marked_volume, masks_of, nodata_of
 from beam_volumes.ops.parameters import checks as par
@@ -41,6 +43,10 @@ from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.runs.console import shown_progress
 from beam_volumes.storage.formats.unfinished import outside
 
+#: The model of tiles with slices that wobble.
+SLICES = "slices"
+#: Maximum number of voxels of planes that are compared slice by slice.
+_MAX_PLANE = 1 << 20
 #: Maximum number of voxels of an overlap that are compared; larger ones are downsampled.
 _MAX_VOXELS = 1 << 21
 #: The minimum share of the smaller box that must overlap: boxes have the maximum error on each side.
@@ -83,9 +89,11 @@ def register_tiles(
         spatial axis. If tiles are rotated, sheared or scaled, give a matrix for each, as for
         `fuse`: it maps indices of the tile to positions. A table, such as a DataFrame or the path of
         a CSV file, has the columns of the first result.
-    model : {"translation", "rigid", "affine"}, default: "translation"
+    model : {"translation", "rigid", "affine", "slices"}, default: "translation"
         The transformation model: translation, rigid or affine. Rotations of a few degrees are
-        found. Given matrices are corrected by such a transformation.
+        found. Given matrices are corrected by such a transformation. ``"slices"`` finds a
+        translation of each tile, and then of each of its slices along y and x, for stages that
+        wobble while a stack is acquired.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance between two tiles, in voxels, along the axes of the
         positions; one number for all axes or one per axis. If a position is wrong by at most n
@@ -120,7 +128,10 @@ def register_tiles(
         is the largest distance in voxels by which a link disagrees in its overlap. ``confirmed`` is
         true if links of the tile are in a loop that agrees. Tiles without links keep their given
         position, and linked tiles keep the mean of their given positions. With ``reference``, all
-        tiles are then shifted together, including tiles without links.
+        tiles are then shifted together, including tiles without links. For ``model="slices"``,
+        there is a row for each slice of each tile, with its numbers in ``tile`` and ``slice``, and
+        its position in ``z``, ``y`` and ``x``. ``links`` is the number of slices of other tiles to
+        which it is linked.
     pairs : ComputedTable
         A row for each pair of tiles, ``a`` and ``b``, that should overlap. ``shift_z``, ``shift_y``
         and ``shift_x`` are their measured distance along each axis at the centre of the overlap.
@@ -161,6 +172,14 @@ def register_tiles(
     transformations are composed with the given matrices. The mean of affine corrections is the
     identity.
 
+    For ``model="slices"``, overlaps are read a second time. Each slice is compared with the nearest
+    slice of the other tile, within ``max_shift``. A link of two slices needs ``min_quality`` and a
+    probability of chance of less than one in a million. The movements of all slices are solved
+    together. How much successive slices move alike follows from the links. Slices without links
+    follow their neighbours to this degree, and otherwise their tile. Movements that all tiles share
+    are not detected: each is divided among the tiles of an overlap. The tile ``reference`` does not
+    wobble.
+
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All
     other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well.
@@ -191,10 +210,15 @@ def register_tiles(
     [2.0, 43.0]
     >>> volume = bv.fuse([left.astype("f4"), right.astype("f4")], table)
     """
+    has_slices = model == SLICES
+    if model not in (*MODELS, SLICES):
+        raise ValueError(
+            f"register_tiles: model={model!r} is not available; use one of {', '.join((*MODELS, SLICES))}"
+        )
     every = TilePairs.of(
         tiles,
         positions,
-        model,
+        "translation" if has_slices else model,
         max_shift,
         "register_tiles",
         reference,
@@ -204,18 +228,24 @@ def register_tiles(
         channel,
     )
     quality = check_quality(min_quality, "register_tiles")
+    if has_slices:
+        every.check_slices()
     needs = every.needs()
     pairs = every.pairs
-    with (
-        shown_progress("register_tiles", len(pairs), "pairs", progress) as finished,
-        reserved(needs.occupied),
-        ThreadPoolExecutor(needs.threads) as pool,
-    ):
-        # The limit of memory is of this thread.
-        links = [pool.submit(copy_context().run, every.link, pair) for pair in pairs]
-        for link in links:
-            link.add_done_callback(lambda _: finished())
-    found = {pair: link.result() for pair, link in zip(pairs, links, strict=True)}
+
+    def compared(one: Callable[[tuple[int, int]], Any]) -> list[Any]:
+        with (
+            shown_progress("register_tiles", len(pairs), "pairs", progress) as finished,
+            reserved(needs.occupied),
+            ThreadPoolExecutor(needs.threads) as pool,
+        ):
+            # The limit of memory is of this thread.
+            links = [pool.submit(copy_context().run, one, pair) for pair in pairs]
+            for link in links:
+                link.add_done_callback(lambda _: finished())
+        return [link.result() for link in links]
+
+    found: dict[tuple[int, int], Link] = dict(zip(pairs, compared(every.link), strict=True))
     table, of_pairs = every.solved(found, quality)
     if len(every.opened) > 1 and (lonely := unlinked(table)):
         shift = "" if reference is None else " except for the shift of all tiles"
@@ -227,6 +257,11 @@ def register_tiles(
             "each pair",
             stacklevel=outside(),
         )
+    if has_slices:
+        places = np.stack([np.asarray(table[a], np.float64) for a in "zyx"], axis=1)
+        placed_tiles = replace(every, given=places)
+        slices = compared(partial(placed_tiles.slice_links, min_quality=quality))
+        return placed_tiles.table_of_slices(slices), of_pairs
     return table, of_pairs
 
 
@@ -259,10 +294,11 @@ def needs_of_tiles(
 ) -> Needs:
     """Return what `register_tiles` needs."""
     check_quality(min_quality, "register_tiles")
-    return TilePairs.of(
+    has_slices = model == SLICES
+    every = TilePairs.of(
         tiles,
         positions,
-        model,
+        "translation" if has_slices else model,
         max_shift,
         "register_tiles",
         reference,
@@ -270,7 +306,13 @@ def needs_of_tiles(
         mask=mask,
         nodata=nodata,
         channel=channel,
-    ).needs()
+    )
+    found = every.needs()
+    if not has_slices:
+        return found
+    every.check_slices()
+    twice = 2 * found.compared_in_all
+    return replace(found, sweeps=2 * found.sweeps, runs=2 * found.runs, compared_in_all=twice)
 
 
 def of_channel(tiles: Sequence[Volume], channel: Any, name: str) -> list[Volume]:
@@ -303,7 +345,10 @@ def of_channel(tiles: Sequence[Volume], channel: Any, name: str) -> list[Volume]
 
 def unlinked(positions: ComputedTable) -> list[int]:
     """Return the numbers of the tiles that have no link."""
-    return [k for k, links in enumerate(positions["links"].to_pylist()) if not links]
+    links = np.array(positions["links"].to_pylist(), int)
+    if "tile" in positions.columns:  # with a row for each slice
+        links = np.bincount(np.array(positions["tile"].to_pylist(), int), links)
+    return np.flatnonzero(links == 0).tolist()
 
 
 @dataclass(frozen=True)
@@ -535,6 +580,65 @@ class TilePairs:
         contrast = min(contrast_of(a), contrast_of(b))
         return replace(link, matrix=matrix, offset=offset, contrast=contrast)
 
+    def check_slices(self) -> None:
+        """Refuse tiles that have no slices to move."""
+        axes = self.opened[0].space.axes
+        if axes != ("z", "y", "x") or self._has_matrices or not self.subvoxel:
+            raise ValueError(
+                f'register_tiles: model="slices" needs tiles with the axes z y x (here {" ".join(axes)}), '
+                "positions without matrices, and subvoxel=True"
+            )
+
+    def slice_links(self, pair: tuple[int, int], *, min_quality: float) -> SliceLinks:
+        """Compare the slices of two tiles at their positions."""
+        i, j = pair
+        away = self.given[j] - self.given[i]
+        dz = round(away[0])
+        low, high = max(0, dz), min(self.opened[i].shape[0], self.opened[j].shape[0] + dz)
+        near, far = (box[1:] for box in self._boxes(i, j))
+        sizes = np.array([[s.stop - s.start for s in box] for box in (near, far)])
+        if (sizes <= 0).any():
+            return SliceLinks.of([], [], [])
+        largest = sizes.max(axis=0)
+        factors = _factors(largest.tolist(), _MAX_PLANE)
+        begun = np.array([a.start - b.start for a, b in zip(near, far, strict=True)])
+        limits, expected = (self.limits[1:] + 0.5) / factors, (away[1:] - begun) / factors
+        planes = max(1, _MAX_PLANE // int(np.prod(-(-largest // factors))))
+        ends, found, weights = list[tuple[int, int]](), list[np.ndarray](), list[float]()
+        for z in range(low, high, planes):
+            stop = min(z + planes, high)
+            blocks = [
+                np.asarray(
+                    self._compared(k, (slice(z - d, stop - d), *box), np.array([1, *factors]))
+                )
+                for k, d, box in ((i, 0, near), (j, dz, far))
+            ]
+            for n, (a, b) in enumerate(zip(*blocks, strict=True)):
+                if is_constant(a) or is_constant(b):
+                    continue
+                link = _shift_of(marked(a), marked(b), limits, expected)
+                if link.evidence >= MIN_ALONE and link.quality >= min_quality:
+                    ends.append((z + n, z + n - dz))
+                    found.append(link.shift * factors + begun - away[1:])
+                    weights.append(link.weight / float(max(factors)))
+        first = np.cumsum([0, *(v.shape[0] for v in self.opened)])
+        return SliceLinks.of([(first[i] + a, first[j] + b) for a, b in ends], found, weights)
+
+    def table_of_slices(self, links: Sequence[SliceLinks]) -> ComputedTable:
+        """Return the table of the positions of all slices."""
+        import pyarrow
+
+        counts = [v.shape[0] for v in self.opened]
+        tiles = np.repeat(np.arange(len(counts)), counts)
+        slices = np.concatenate([np.arange(n) for n in counts])
+        places = self.given[tiles]
+        places[:, 0] += slices
+        places[:, 1:] += movements(counts, links, self.reference)
+        ends = np.concatenate([np.zeros(0, int), *(one.ends.ravel() for one in links)])
+        columns = {"tile": tiles, "slice": slices, **dict(zip("zyx", places.T, strict=True))}
+        columns["links"] = np.bincount(ends, minlength=len(tiles))
+        return ComputedTable(pyarrow.table(columns))
+
     def needs(self) -> Needs:
         """Return what the comparison of all pairs needs."""
         boxes, images = [], []  # that are read; that are compared
@@ -575,6 +679,10 @@ class TilePairs:
             len(self.pairs),
             "max_shift",
             is_interleaved=True,
+            model=self.model,
+            ndim=len(self.limits),
+            compared_in_all=sum(map(max, images[::2], images[1::2])),
+            runs=len(boxes),
         )
 
     def _compared(self, k: int, box: tuple[slice, ...], factors: np.ndarray) -> Volume:
@@ -638,6 +746,24 @@ class TilePairs:
         return tuple(near), tuple(far)
 
 
+def _shift_of(near: np.ndarray, far: np.ndarray, limits: np.ndarray, expected: np.ndarray) -> Link:
+    """Return the shift of two planes, with evidence if fractions of voxels were found."""
+    how: dict[str, Any] = {"expected": expected, "min_overlap": _MIN_OVERLAP}
+    start, of_rivals = translation(near, far, limits.tolist(), **how)
+    link = refined(near, far, start, "translation", np.ones(2), limits.tolist(), **how)
+    if not link.is_refined:
+        return link
+    return with_evidence(
+        near,
+        far,
+        link,
+        limits.tolist(),
+        rivalry=of_rivals(),
+        model="translation",
+        expected=expected,
+    )
+
+
 def opened_tiles(tiles: Sequence[Any], name: str) -> list[Volume]:
     """Return tiles as volumes of one channel with the same spatial axes."""
     opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
@@ -665,10 +791,10 @@ def overlapping(low: np.ndarray, high: np.ndarray) -> list[tuple[int, int]]:
     return sorted((int(i), int(j)) for i, j in result)
 
 
-def _factors(shape: Sequence[int]) -> np.ndarray:
+def _factors(shape: Sequence[int], limit: int | None = None) -> np.ndarray:
     """Return the factors that downsample a box to the number of voxels that are compared."""
     factors = np.ones(len(shape), int)
-    while np.prod(-(-np.array(shape) // factors)) > _MAX_VOXELS:
+    while np.prod(-(-np.array(shape) // factors)) > (limit or _MAX_VOXELS):
         factors[int(np.argmax(np.array(shape) / factors))] *= 2
     return factors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,15 @@ from beam_volumes.ops.geometry.registration.images import (
     check_quality,
     is_near,
 )
-from beam_volumes.ops.geometry.resampling import downsample
+from beam_volumes.ops.geometry.validity import marked_volume, masks_of, nodata_of
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.runs.console import shown_progress
 
 #: Samples of points that are tried.
 _SAMPLES = 1000
+#: The volumes of `register`, in order.
+_INPUTS = ("fixed", "moving")
 #: Points are flat along an axis if their extent is a smaller share of the largest one.
 _FLAT = 1e-9
 
@@ -40,6 +42,8 @@ def register(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_voxels: int = 1 << 21,
+    mask: Volume | Sequence[Volume | None] | None = None,
+    nodata: float | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> np.ndarray:
     """Find the transform that aligns one volume with another.
@@ -64,6 +68,13 @@ def register(
     max_voxels : int, default: 2097152
         Both volumes are downsampled until they have fewer voxels than this. The error of shifts is
         about 0.05 downsampled voxels.
+    mask : Volume, numpy.ndarray or sequence of these, optional
+        Only voxels with a nonzero mask are compared: one mask for both volumes, or a list with a
+        mask or None for each, ``fixed`` first. A mask has the shape of its volume, and bool or
+        integer voxels.
+    nodata : float, optional
+        The value of voxels without data in both volumes, such as 0 for black borders. They are not
+        compared.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function to call with the progress, as in
         `compute`.
@@ -78,9 +89,10 @@ def register(
     ------
     ValueError
         If a parameter is out of range, or no transform reaches ``min_quality``. If the volumes
-        differ in axes or voxel size, or have several channels, time points or no voxels.
+        differ in axes or voxel size, or have several channels, time points or no voxels. If a mask
+        differs from its volume in shape, axes or voxel size, or leaves no valid voxel.
     TypeError
-        If an input is neither a volume nor an array.
+        If an input or a mask is neither a volume nor an array, or a mask has floats.
 
     See Also
     --------
@@ -94,13 +106,19 @@ def register(
     by phase correlation, and then by least squares of intensities, over levels of half the extent
     each. Intensities may differ by a gain and an offset, but not in kind.
 
-    NaN and infinite voxels are missing and not compared. There is no mask: zeros are ordinary
-    voxels, so a border of zeros is aligned as well.
+    Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
+    missing. Correlations, shifts and the test for chance use only voxels that both volumes have. All
+    other values are ordinary voxels: without ``nodata``, a border of zeros is aligned as well. A
+    downsampled voxel is the mean of its valid voxels, if these are at least half. Without ``mask``
+    and ``nodata``, it is missing if any voxel is.
 
     References
     ----------
     S. Baker and I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision
     56, 2004.
+
+    D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
+    Processing 21, 2012.
 
     Examples
     --------
@@ -128,13 +146,18 @@ def register(
     check_quality(min_quality, name)
     spacing = np.array([size[axis] for axis in a.space.visible])
     limit_voxels = par.whole_number(max_voxels, "max_voxels", name, 1000)
+    masks = masks_of(mask, (a, b), name, _INPUTS)
+    empty = [nodata_of(nodata, v.dtype, name) for v in (a, b)]
     factors = _factors(np.maximum(a.shape, b.shape), spacing, limit_voxels)
     near, far = (
-        thin.compute(runner=None, progress=progress)
-        for thin in (
-            downsample(v.astype("f4"), factors.tolist()) if factors.max() > 1 else v for v in (a, b)
-        )
+        marked_volume(v, m, value, factors.tolist()).compute(runner=None, progress=progress)
+        for v, m, value in zip((a, b), masks, empty, strict=True)
     )
+    for voxels, what in zip((near, far), _INPUTS, strict=True):
+        if not np.isfinite(voxels).any():
+            raise ValueError(
+                f"{name}: no voxel of {what} is valid; check mask=, nodata= and that voxels are finite"
+            )
     reach = [
         n / 2 if limit is None else (limit + 0.5) / f
         for n, f in zip(near.shape, factors, strict=True)

@@ -1,0 +1,248 @@
+"""Tiles with slices that wobble: their positions, and their fusion."""
+
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+
+import beam_volumes as bv
+from beam_volumes.cli.main import main
+from beam_volumes.ops.geometry.registration import tiles as of_tiles
+from beam_volumes.ops.geometry.registration.wobble import SliceLinks, movements
+
+COUNT, SIDE = 16, 90
+PLACES = np.array([(0, y, x) for y in (0, 62) for x in (0, 62)], float)
+
+
+def stage(kind, empty=(), texture=True, seed=0):
+    """Four tiles with noise, and the true position of each slice, (tiles, slices, 2)."""
+    rng = np.random.default_rng(seed)
+    world = np.zeros((COUNT, 180, 180))
+    for sigma in (1.5, 4):
+        part = ndi.gaussian_filter(rng.normal(size=world.shape), (1, sigma, sigma))
+        world += part / part.std()
+    tiles, places = [], []
+    for place in PLACES:
+        if kind == "jitter":
+            wobble = rng.normal(0, 1, (COUNT, 2))
+        else:
+            wobble = np.cumsum(rng.normal(0, 0.4, (COUNT, 2)), axis=0)
+        own = place[1:] + rng.uniform(-2, 2, 2) + wobble - wobble.mean(axis=0)
+        planes = [
+            ndi.shift(plane, -(p + 10), order=3)[:SIDE, :SIDE]
+            for plane, p in zip(world, own, strict=True)
+        ]
+        tile = 100 + 20 * np.stack(planes) * texture
+        tile[list(empty)] = 100
+        tiles.append((tile + rng.normal(0, 4, tile.shape)).clip(0, 255).astype("u1"))
+        places.append(own)
+    return tiles, np.stack(places)
+
+
+def errors(table, true):
+    """Distances to the true positions, except for movements that all tiles of a plane share."""
+    found = np.stack([np.array(table[a].to_pylist()) for a in "yx"], axis=1)
+    found = found.reshape(4, -1, 2) + np.zeros(true.shape)
+    away = found - true
+    away -= away.mean(axis=0)
+    return np.linalg.norm(away, axis=2)
+
+
+HOW = {"max_shift": 8, "min_quality": 0.3}
+
+
+@pytest.mark.parametrize("kind", ["jitter", "drift"])
+def test_slices_that_wobble(kind):
+    """Within 0.3 voxels with texture, and not worse than the tile in slices without it."""
+    tiles, true = stage(kind)
+    table, pairs = bv.register_tiles(tiles, PLACES, model="slices", **HOW)
+    plain, expected = bv.register_tiles(tiles, PLACES, **HOW)
+    assert errors(table, true).max() < 0.3 < errors(plain, true).max()
+    assert pairs.to_pyarrow().equals(expected.to_pyarrow())
+    assert table["tile"].to_pylist() == np.repeat(range(4), COUNT).tolist()
+    assert table["slice"].to_pylist() == [*range(COUNT)] * 4
+    z = np.array(plain["z"].to_pylist())[:, None] + np.arange(COUNT)
+    np.testing.assert_allclose(table["z"].to_pylist(), z.ravel())
+    empty = [5, 6, 7, 8]
+    tiles, true = stage(kind, empty)
+    table, _ = bv.register_tiles(tiles, PLACES, model="slices", **HOW)
+    plain, _ = bv.register_tiles(tiles, PLACES, **HOW)
+    ours, by_tile = errors(table, true), errors(plain, true)
+    assert np.delete(ours, empty, axis=1).max() < 0.3
+    assert (ours[:, empty] ** 2).mean() <= 1.001 * (by_tile[:, empty] ** 2).mean()
+    links = np.array(table["links"].to_pylist()).reshape(4, -1)
+    assert not links[:, empty].any() and np.delete(links, empty, axis=1).all()
+
+
+def test_chunks_planes_and_masks_change_nothing(tmp_path, monkeypatch):
+    tiles, true = stage("jitter")
+    table, _ = bv.register_tiles(tiles, PLACES, model="slices", **HOW)
+    stored = []
+    for k, tile in enumerate(tiles):
+        bv.compute(bv.open(tile).to(tmp_path / f"{k}.zarr", chunks=(3 + k, 32, 20)), runner=None)
+        stored.append(bv.open(tmp_path / f"{k}.zarr"))
+    masks = [np.ones(tile.shape, bool) for tile in tiles]
+    for more in ({}, {"mask": masks}):
+        again, _ = bv.register_tiles(stored, PLACES, model="slices", **HOW, **more)
+        assert again.to_pyarrow().equals(table.to_pyarrow())
+    black = [tile.copy() for tile in tiles]
+    for tile in black:
+        tile[:, :40, :40] = 0
+    table, _ = bv.register_tiles(black, PLACES, model="slices", nodata=0, **HOW)
+    assert errors(table, true).max() < 0.3
+    monkeypatch.setattr(of_tiles, "_MAX_PLANE", 1500)  # downsamples planes, one at a time
+    table, _ = bv.register_tiles(tiles, PLACES, model="slices", **HOW)
+    assert errors(table, true).max() < 0.3
+
+
+def test_a_reference_does_not_wobble_and_a_lonely_tile_keeps_its_place():
+    tiles, true = stage("drift")
+    table, _ = bv.register_tiles(tiles, PLACES, model="slices", reference=2, **HOW)
+    found = np.stack([np.array(table[a].to_pylist()) for a in "zyx"], 1).reshape(4, COUNT, 3)
+    np.testing.assert_allclose(found[2, :, 1:] - PLACES[2, 1:], 0, atol=1e-3)
+    away = found[:, :, 1:] - true
+    assert np.linalg.norm(away - away[2], axis=2).max() < 0.3
+    far = [*PLACES, (0, 500, 500)]
+    with pytest.warns(UserWarning, match="no link for 1 of 5 tiles"):
+        table, _ = bv.register_tiles([*tiles, tiles[0]], far, model="slices", **HOW)
+    assert table["y"].to_pylist()[-COUNT:] == [500.0] * COUNT
+    noise, _ = stage("drift", texture=False)
+    with pytest.warns(UserWarning, match="no link for 4 of 4 tiles"):
+        table, _ = bv.register_tiles(noise, PLACES, model="slices", **HOW)
+    assert not any(table["links"].to_pylist())
+    np.testing.assert_array_equal(
+        np.stack([table[a].to_pylist() for a in "yx"], 1), np.repeat(PLACES[:, 1:], COUNT, axis=0)
+    )
+
+
+def test_movements_of_links():
+    """A wrong link that others contradict counts little, and neighbours decide as far as they are alike."""
+    rng = np.random.default_rng(0)
+    n, pairs = 60, [(0, 1), (1, 2), (0, 2)]
+    for step in (0.3, 3.0):
+        moved = np.cumsum(rng.normal(0, step, (3, n, 2)), axis=1) if step < 1 else None
+        moved = rng.normal(0, step, (3, n, 2)) if moved is None else moved
+        moved -= moved.mean(axis=0)
+        links = []
+        for i, j in pairs:
+            ends = [(i * n + z, j * n + z) for z in range(n) if not 20 <= z < 24]
+            away = [moved[j, b % n] - moved[i, a % n] for a, b in ends]
+            if i + j == 1:
+                away[40] = away[40] + 9.0
+            links.append(SliceLinks.of(ends, away, [50.0] * len(ends)))
+        found = movements([n] * 3, links).reshape(3, n, 2)
+        error = np.linalg.norm(found - moved, axis=2)
+        assert np.delete(error, range(20, 24), axis=1).max() < 0.3
+        gap = np.linalg.norm(moved[:, 20:24], axis=2)
+        assert (error[:, 20:24] ** 2).mean() <= 1.1 * (gap**2).mean()
+    assert not movements([4, 5], []).any()
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "u4"])
+def test_whole_movements_are_copied(dtype):
+    """As by hand: each slice of each tile at its position; the first tile wins."""
+    rng = np.random.default_rng(0)
+    tiles = [rng.integers(1, 200, (3, 7, 9)).astype(dtype) for _ in range(2)]
+    places = rng.integers(-3, 4, (2, 3, 2)) + np.array([[[0, 0]], [[1, 5]]])
+    table = {
+        "tile": [0, 0, 0, 1, 1, 1],
+        "slice": [0, 1, 2] * 2,
+        "z": [0, 1, 2, 1, 2, 3],
+        "y": places[:, :, 0].ravel(),
+        "x": places[:, :, 1].ravel(),
+    }
+    low = places.min(axis=(0, 1))
+    extent = places.max(axis=(0, 1)) - low + np.array([7, 9])
+    expected = np.full((4, *extent), 5, dtype)
+    for k in (1, 0):
+        for z in range(3):
+            y, x = places[k, z] - low
+            expected[z + k, y : y + 7, x : x + 9] = tiles[k][z]
+    fused = bv.fuse(tiles, table, blending="first", fill=5)
+    assert fused.dtype == dtype
+    for slab in ((1, 3, 4), (4, 50, 50)):
+        np.testing.assert_array_equal(bv.compute(fused, runner=None, slab=slab), expected)
+    mask = np.ones((3, 7, 9), bool)
+    mask[:, 2:5] = False
+    for more in ({"mask": [mask, None]}, {"nodata": 0}):
+        holes = [np.where(mask, tiles[0], 0).astype(dtype) if "nodata" in more else tiles[0]]
+        found = np.asarray(bv.fuse([*holes, tiles[1]], table, blending="first", fill=5, **more))
+        for z in range(3):
+            y, x = places[0, z] - low
+            box = (z, slice(y, y + 7), slice(x, x + 9))
+            np.testing.assert_array_equal(found[box][mask[z]], expected[box][mask[z]])
+
+
+def test_channels_and_corrected_tiles():
+    rng = np.random.default_rng(0)
+    tiles = [rng.integers(1, 200, (2, 3, 9, 9)).astype("u1") for _ in range(2)]
+    table = {
+        "tile": [0, 0, 0, 1, 1, 1],
+        "slice": [0, 1, 2] * 2,
+        "z": [0, 1, 2] * 2,
+        "y": [0, 0.5, 0, 1, 0, 0],
+        "x": [0, 0, 0.25, 4, 4, 5],
+    }
+    both = [bv.open(tile, axes="czyx") for tile in tiles]
+    fused = np.asarray(bv.fuse(both, table))
+    for c in range(2):
+        np.testing.assert_array_equal(fused[c], bv.fuse([t[c] for t in tiles], table))
+    corrected = [bv.open(t[0]) / np.float32(2) for t in tiles]
+    written = [(t[0] / np.float32(2)).astype("f4") for t in tiles]
+    np.testing.assert_array_equal(bv.fuse(corrected, table), bv.fuse(written, table))
+
+
+V = np.zeros((2, 8, 8), "u1")
+ROWS = {"tile": [0, 0], "slice": [0, 1], "z": [0, 1], "y": [0, 0], "x": [0, 0]}
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda: bv.fuse([V, V], ROWS), "do not count all 4 slices of 2 tiles in order"),
+        (lambda: bv.fuse([V], ROWS | {"slice": [1, 0]}), "do not count all 2 slices"),
+        (lambda: bv.fuse([V], ROWS | {"y": [0, np.nan]}), "missing, NaN or infinite"),
+        (lambda: bv.fuse([V], ROWS | {"y": [0, "a"]}), "an entry is not a number"),
+        (lambda: bv.fuse([V[0]], ROWS), "tile 0 has the axes y x"),
+        (lambda: bv.fuse([bv.open(V)], ROWS, physical=True), "physical=True does not go with"),
+        (lambda: bv.fuse([bv.open(V[None][[0, 0]], axes="tzyx")], ROWS), "without time points"),
+        (lambda: bv.register_tiles([V[0]], [(0, 0)], model="slices"), "axes z y x .here y x"),
+        (
+            lambda: bv.register_tiles([V], [(0, 0, 0)], model="slices", subvoxel=False),
+            "and subvoxel=True",
+        ),
+        (
+            lambda: bv.register_tiles([V], 2 * np.eye(3, 4)[None], model="slices"),
+            "positions without matrices",
+        ),
+        (
+            lambda: bv.register_tiles([V], [(0, 0, 0)], model="bent"),
+            "use one of translation, rigid, affine, slices",
+        ),
+    ],
+)
+def test_refusals(call, problem):
+    with pytest.raises(ValueError, match=problem):
+        call()
+
+
+def test_the_command_and_recipes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tiles, _ = stage("jitter")
+    rows = "path,z,y,x\n"
+    for k, (tile, place) in enumerate(zip(tiles[:2], PLACES.tolist(), strict=False)):
+        bv.compute(bv.open(tile).to(f"{k}.zarr"), runner=None)
+        rows += f"{k}.zarr,{','.join(map(str, place))}\n"
+    (tmp_path / "tiles.csv").write_text(rows)
+    words = ["--model", "slices", "--max-shift", "8", "--min-quality", "0.3"]
+    assert main(["register-tiles", "tiles.csv", "-o", "a.csv", *words]) == 0
+    assert main(["register-tiles", "tiles.csv", "--report", "a.html", *words]) == 2
+    assert "report needs a row for each tile" in capsys.readouterr().err
+    (tmp_path / "r.yaml").write_text(
+        "input: tiles.csv\n"
+        "register: {register_tiles: {model: slices, max_shift: 8, min_quality: 0.3, table: b.csv}}\n"
+        "steps: {fuse: {transforms: b.csv}}\noutput: o.zarr\n"
+    )
+    assert main(["run", "r.yaml"]) == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    table, _ = bv.register_tiles(tiles[:2], PLACES[:2], model="slices", **HOW)
+    np.testing.assert_array_equal(bv.open("o.zarr"), bv.fuse(tiles[:2], table))
