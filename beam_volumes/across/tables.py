@@ -114,7 +114,7 @@ class Regions:
         if inner is not None and "intensity" not in arrays:
             inner = replace(inner, sums=no_sums)
         elif inner is not None:
-            inner = replace(inner, sums=inner.sums[:, : _sums_for(arrays)])
+            inner = replace(inner, sums=inner.sums[:, : sums_for(arrays)])
         if inner is not None and "values" not in arrays:
             inner = replace(inner, values=Ragged.empty(n, 2, np.int64))
         if inner is not None and "weighted" not in arrays:
@@ -144,7 +144,7 @@ class Regions:
         return total
 
 
-def _sums_for(arrays: frozenset[str]) -> int:
+def sums_for(arrays: frozenset[str]) -> int:
     """The number of sums of intensities that arrays need."""
     if "products" in arrays:
         return 5
@@ -275,7 +275,7 @@ def _of_block(block: _Block, intensity, nan, with_faces, arrays) -> Regions:
     inner = None
     if intensity is not None:
         inner = _intensities(
-            block.inner, intensity, origin, keys, place, count, nan, _sums_for(arrays)
+            block.inner, intensity, origin, keys, place, count, nan, sums_for(arrays)
         )
         values = Ragged.empty(n, 2, np.int64)
         if "values" in arrays:
