@@ -492,8 +492,8 @@ def _magnitudes(bits, shape, magnitude, infinite):
     for z in range(nz):
         for y in range(ny):
             at = z * step_z + y * step_y
-            least, most, more = _magnitudes_of_row(voxels[at : at + nx], magnitude, infinite)
-            low, high = min(low, least), max(high, most)
+            minimum, maximum, more = _magnitudes_of_row(voxels[at : at + nx], magnitude, infinite)
+            low, high = min(low, minimum), max(high, maximum)
             bad += np.int64(more)
     return low, high, bad
 
