@@ -40,7 +40,8 @@ class Property:
     """A property of regions; the method of its name computes it."""
 
     #: Arrays of `beam_volumes.across.tables.Regions` that it needs in addition to counts, separated by
-    #: spaces; ``"intensity"`` are the sums of intensities.
+    #: spaces; ``"intensity"`` are the sums of intensities, ``"squares"`` of their squares, and ``"products"``
+    #: of both and of products with coordinates.
     arrays: str
     ndims: tuple[int, ...] = (1, 2, 3)  #: Numbers of axes for which it is defined.
     needs_intensity: bool = False
@@ -67,9 +68,9 @@ PROPERTIES = {
     "intensity_min": Property("", needs_intensity=True),
     "intensity_max": Property("", needs_intensity=True),
     "intensity_mean": Property("intensity", needs_intensity=True),
-    "intensity_std": Property("intensity", needs_intensity=True),
+    "intensity_std": Property("intensity squares", needs_intensity=True),
     "intensity_sum": Property("intensity", needs_intensity=True),
-    "centroid_weighted": Property("box sums intensity", needs_intensity=True),
+    "centroid_weighted": Property("box sums intensity products", needs_intensity=True),
     "area_bbox": Property("box", by_request=True),
     "centroid_local": Property("box sums", by_request=True),
     "inertia_tensor": Property("box sums", ndims=(2, 3), by_request=True),
@@ -88,7 +89,7 @@ PROPERTIES = {
     "minimum_position": Property("places", needs_intensity=True, by_request=True),
     "maximum_position": Property("places", needs_intensity=True, by_request=True),
     "centroid_weighted_local": Property(
-        "box sums intensity", needs_intensity=True, by_request=True
+        "box sums intensity products", needs_intensity=True, by_request=True
     ),
     "moments_weighted": Property("box weighted", needs_intensity=True, by_request=True),
     "moments_weighted_central": Property("box weighted", needs_intensity=True, by_request=True),

@@ -70,7 +70,7 @@ class Intensities:
     #: int64 (labels, 2). The first voxel with the minimum, and with the maximum: indices into the
     #: flattened volume.
     places: np.ndarray
-    sums: Wide  #: Of v, v**2, z*v, y*v and x*v.
+    sums: Wide  #: Of v, v**2, z*v, y*v and x*v, or the first of these that a property needs.
     values: Ragged  #: int64. Each value, ascending, and its voxels.
     weighted: Wide  #: Of v times `beam_volumes.across.properties.MONOMIALS`.
 
@@ -113,6 +113,8 @@ class Regions:
             inner = replace(inner, places=none)
         if inner is not None and "intensity" not in arrays:
             inner = replace(inner, sums=no_sums)
+        elif inner is not None:
+            inner = replace(inner, sums=inner.sums[:, : sums_for(arrays)])
         if inner is not None and "values" not in arrays:
             inner = replace(inner, values=Ragged.empty(n, 2, np.int64))
         if inner is not None and "weighted" not in arrays:
@@ -140,6 +142,13 @@ class Regions:
             total += i.count.nbytes + i.minimum.nbytes + i.maximum.nbytes + i.places.nbytes
             total += i.sums.digits.nbytes + i.values.nbytes + i.weighted.digits.nbytes
         return total
+
+
+def sums_for(arrays: frozenset[str]) -> int:
+    """The number of sums of intensities that arrays need."""
+    if "products" in arrays:
+        return 5
+    return 2 if "squares" in arrays else int("intensity" in arrays)
 
 
 def _no_sums(rows: int) -> Wide:
@@ -265,7 +274,9 @@ def _of_block(block: _Block, intensity, nan, with_faces, arrays) -> Regions:
         contours.count_classes(block.inner, block.contour, keys, place, contour)
     inner = None
     if intensity is not None:
-        inner = _intensities(block.inner, intensity, origin, keys, place, count, nan)
+        inner = _intensities(
+            block.inner, intensity, origin, keys, place, count, nan, sums_for(arrays)
+        )
         values = Ragged.empty(n, 2, np.int64)
         if "values" in arrays:
             values = _values(block.inner, intensity, keys, place, n)
@@ -384,7 +395,7 @@ def _weighted(labels, values, origin, keys, place, n, nan) -> Wide:
     return stacked(local[:, :1], sums, _cubes_from_origin(local, cubes, sums, origin))
 
 
-def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities:
+def _intensities(labels, values, origin, keys, place, count, nan, number) -> Intensities:
     n = len(count)
     if values.dtype.kind == "b":
         values = values.view(np.uint8)
@@ -394,7 +405,7 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
             f"intensities have dtype {values.dtype}; use bool, integers or floats of up to 64 bits"
         )
     if values.dtype.kind == "f":
-        return _float_intensities(labels, values, origin, keys, place, n, nan)
+        return _float_intensities(labels, values, origin, keys, place, n, nan, number)
     info = np.iinfo(values.dtype)
     minimum, maximum = np.full(n, info.max, values.dtype), np.full(n, info.min, values.dtype)
     cells = np.zeros((n, 16), np.int64)
@@ -406,11 +417,11 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
     return Intensities(count.copy(), minimum, maximum, none[0], sums, none[1], _no_sums(n))
 
 
-def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensities:
+def _float_intensities(labels, values, origin, keys, place, n, nan, number) -> Intensities:
     only_extremes = nan == EXTREMES
     first, width = (0, 1) if only_extremes else _digits(values, nan)
     minimum, maximum = np.full(n, np.inf), np.full(n, -np.inf)
-    cells = np.zeros((n, 5, width), np.int64)
+    cells = np.zeros((n, 0 if only_extremes else number, width), np.int64)
     count = np.zeros(n, np.int64)
     how = 32 * first, only_extremes
     kernels.floats(labels, values, origin, keys, place, *how, count, minimum, maximum, cells)

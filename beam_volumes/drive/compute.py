@@ -39,7 +39,7 @@ from beam_volumes.runs.summary import Summary
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import Request
 from beam_volumes.session.local import Drive, run_local
-from beam_volumes.session.masks import warn_of_masks, warn_of_nan
+from beam_volumes.session.masks import warn_of_inputs
 from beam_volumes.session.merging import warn_of_merges
 from beam_volumes.session.requirements import check_portable
 from beam_volumes.session.resume import from_folder
@@ -211,8 +211,7 @@ def run(
     if on_plan is not None:
         on_plan(planned)
     scratch = _check_places(planned, options)
-    warn_of_masks(planned)
-    warn_of_nan(planned)
+    warn_of_inputs(planned)
     warn_of_merges(planned)
     request = Request(options.runner is not None, note)
     session = begin(planned, options, request=request, scratch=scratch, recipe=recipe)

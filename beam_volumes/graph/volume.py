@@ -469,6 +469,12 @@ def as_volume(item: Any) -> Volume:
     raise TypeError(f"expected a Volume or an array, not {type(item).__name__} {item!r}")
 
 
+def as_mask(item: Any) -> Volume:
+    """Return a bool volume as it is; of other volumes and arrays, whether voxels are nonzero."""
+    volume = as_volume(item)
+    return volume if volume.dtype.kind == "b" else volume != 0
+
+
 def one_channel(item: Any) -> Volume:
     """Return a volume, or open an array as one; refuse several channels."""
     volume = as_volume(item)

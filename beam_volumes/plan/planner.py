@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from beam_volumes.base.geometry import Triple
@@ -240,6 +240,11 @@ class _Request:
             self.voxels.append((node, sink))
             self.results.append(sink)
 
+    @cached_property
+    def levels(self) -> Levels:
+        """Sort the nodes, numbers and tables below the targets into passes."""
+        return Levels([n for n, _ in self.voxels], self.values, self.barriers)
+
     def set_known(self, before: Before) -> None:
         """Replace known numbers by their values."""
         nodes = with_known((n for n, _ in self.voxels), before)
@@ -298,7 +303,7 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
 
     asked = first = requested(targets)
     kernels = (
-        *_kernels(asked.voxels, asked.values, asked.barriers),
+        *_kernels(asked.levels),
         *([TABLES] if asked.tables else []),
     )
     base = of_base(options.base, kernels)
@@ -349,7 +354,7 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         fit.intermediates,
         asked.storage.place if fit.intermediates else None,
         _sweeps([*asked.values, *_outermost(fit.used)]),
-        fingerprint(first.voxels, asked.values, asked.barriers, asked.tables),
+        fingerprint(first.levels, first.voxels, asked.values, asked.tables),
         asked.tables,
         tuple(map(Return.of, targets)),
         kernels,
@@ -460,11 +465,8 @@ def _checked_inputs(targets: Sequence[Any]) -> tuple[Named, ...]:
     return inputs
 
 
-def _kernels(
-    voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value], barriers: Sequence[Barrier]
-) -> list[str]:
+def _kernels(levels: Levels) -> list[str]:
     """Names of the kernels to compile: one for each operation and combination of dtypes."""
-    levels = Levels([n for n, _ in voxels], values, barriers)
     compiled = set()
     for node in levels.nodes.values():
         if isinstance(node, StageNode) and node.stage.compiled:

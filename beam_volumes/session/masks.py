@@ -14,6 +14,7 @@ from beam_volumes.graph.nodes import CropNode, Node, SourceNode, StageNode, View
 from beam_volumes.graph.traversal import everything
 from beam_volumes.ops.extrema.blobs import ScalePeaks
 from beam_volumes.ops.labels.surveys.label_surveys import FilterSurvey
+from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.plan import Plan
 from beam_volumes.session.provenance import levels_of
 from beam_volumes.storage.formats.unfinished import outside
@@ -54,9 +55,16 @@ class MaskWarning(UserWarning):
         super().__init__(text)
 
 
-def warn_of_masks(plan: Plan) -> None:
+def warn_of_inputs(plan: Plan) -> None:
+    """Warn of inputs that look like masks, and of NaN where blobs are searched."""
+    levels = levels_of(plan)
+    _warn_of_masks(levels)
+    _warn_of_nan(levels)
+
+
+def _warn_of_masks(levels: Levels) -> None:
     """Warn of inputs that look like masks but are used as numbers; samples a few chunks of each."""
-    for source, name, why in _suspects(plan):
+    for source, name, why in _suspects(levels):
         whole = getattr(source.reader, "whole", source.reader)  # it may be a channel
         key = whole.token(), name
         if key in _issued:
@@ -72,11 +80,11 @@ def warn_of_masks(plan: Plan) -> None:
         _issued.add(key)
 
 
-def warn_of_nan(plan: Plan) -> None:
+def _warn_of_nan(levels: Levels) -> None:
     """Warn of inputs with NaN where blobs are searched; samples a few chunks of each that is stored."""
     searched = [
         node
-        for node in levels_of(plan).nodes.values()
+        for node in levels.nodes.values()
         if isinstance(node, StageNode) and isinstance(node.stage, ScalePeaks)
     ]
     for node in everything(searched):
@@ -120,9 +128,8 @@ def looks_like_mask(source: Source) -> int | None:
     return highest if highest and has_background else None
 
 
-def _suspects(plan: Plan) -> Iterator[tuple[Source, str, str]]:
+def _suspects(levels: Levels) -> Iterator[tuple[Source, str, str]]:
     """Find sources of bytes that are used as numbers: source, operation, and its effect."""
-    levels = levels_of(plan)
     for node in levels.nodes.values():
         if (
             isinstance(node, StageNode)

@@ -25,7 +25,7 @@ from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import USER_OPTIONS, RunOptions, takes_options
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import journal_place
-from beam_volumes.session.masks import warn_of_masks, warn_of_nan
+from beam_volumes.session.masks import warn_of_inputs
 from beam_volumes.session.merging import warn_of_merges
 from beam_volumes.session.numbers import resolve_numbers
 from beam_volumes.session.requirements import check_portable, check_scratch
@@ -131,8 +131,7 @@ class Compute(beam.PTransform):
         check_portable(planned, options.journal)
         check_scratch(planned, options.journal, None, "the workers of a pipeline")
         check_numbers(planned, journal_place(planned, options.journal) is not None)
-        warn_of_masks(planned)
-        warn_of_nan(planned)
+        warn_of_inputs(planned)
         warn_of_merges(planned)
         self.session = begin(planned, options)
 

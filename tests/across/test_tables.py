@@ -11,6 +11,7 @@ from skimage.measure import regionprops_table
 
 from beam_volumes.across import tables
 from beam_volumes.across.exact import Wide
+from beam_volumes.kernels.labels import regions
 from tests.tiers import dtypes_drawn, examples, label_dtypes, thorough
 
 REFERENCE = (
@@ -188,6 +189,38 @@ def test_any_partition_and_order(dtypes, data):
         wide = intensity.astype(object)
         sums = [wide[labels == p].sum() for p in present]
         assert table["intensity_sum"].tolist() == [int(s) for s in sums]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f2", "f4", "f8"])
+def test_only_the_sums_that_properties_need_and_with_the_same_bits(dtype):
+    random = np.random.default_rng(8)
+    labels = random.integers(0, 5, (5, 6, 7)).astype("u2")
+    intensity = intensity_of(random, labels.shape, dtype)
+    whole = tables.properties(
+        tables.regions(labels, (0, 0, 0), labels.shape, intensity), labels.shape
+    )
+    sums = {"intensity_sum": 1, "intensity_mean": 1, "intensity_std": 2, "centroid_weighted": 5}
+    for name, number in {"intensity_min": 0, "intensity_max": 0, **sums}.items():
+        arrays = tables.arrays_for([name])
+        parts = parts_of(labels, intensity, [(2,), (3, 4), (5,)], 1, arrays=arrays)
+        cut = in_some_order(parts, random)
+        assert cut.intensities.sums.digits.shape[1] == number
+        table = tables.properties(cut, labels.shape, [name])
+        assert_same_bits({key: whole[key] for key in table}, table)
+
+
+@pytest.mark.parametrize("dtype", ["i2", "u8", "f4", "f8"])
+def test_magnitudes(dtype):
+    values = np.array([[[0, 3, 5], [7, 100, 0]]]).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        values[0, 1] = [-7, np.nan, -np.inf]
+    bad = 2 * (np.dtype(dtype).kind == "f")
+    minimum, maximum, others = regions.magnitudes(values)
+    assert (minimum, maximum, others) == ((3.0, 7.0, 2) if bad else (1.0, 100.0, 0))
+    assert regions.magnitudes(0 * values[:, :1]) == (np.inf, 0.0, 0)
+    if bad:
+        tiny = np.finfo(dtype).smallest_subnormal
+        assert regions.magnitudes(np.full((1, 1, 2), -tiny)) == (tiny, tiny, 0)
 
 
 def test_two_dimensions():

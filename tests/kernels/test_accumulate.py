@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_volumes.kernels.measure import accumulate
 from beam_volumes.kernels.measure.accumulate import (
     count,
     extent,
@@ -86,6 +87,20 @@ def test_no_voxels(dtype):
         assert extent(x, mask) == (0, 0, None, None)
         assert moments(x, mask, True) == (0, 0, 0, 0)
         assert count(x, mask) == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8", "f2", "f4", "f8"])
+@pytest.mark.parametrize("limit", [1, 7, 1 << 29])
+def test_slices_are_combined_as_one_also_if_there_are_many_voxels(dtype, limit, monkeypatch):
+    monkeypatch.setattr(accumulate, "_MAXIMUM", limit)
+    slices = [sample(dtype, special=False)[k : k + 3] for k in range(4)]
+    masks = [np.arange(s.size).reshape(s.shape) % 3 == 0 for s in slices]
+    for use in (None, masks):
+        found = accumulate.moments_of_slices(slices, use, True)
+        each = [
+            moments(s, None if use is None else m, True) for s, m in zip(slices, masks, strict=True)
+        ]
+        assert found == tuple(map(sum, zip(*each, strict=True)))
 
 
 def test_zeros_have_an_order():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.measure.accumulate import _add_square
+from beam_volumes.kernels.measure.accumulate import _add_square, key_bits
 from beam_volumes.kernels.rows import strided
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -466,28 +466,48 @@ def add_double(cells, base, value):
 
 
 def magnitudes(values: np.ndarray) -> tuple[float, float, int]:
-    """The minimum nonzero and the maximum absolute value of finite values; the number of others."""
-    return _magnitudes(strided(values), (1, *values.shape)[-3:])
+    """The minimum nonzero and the maximum absolute value of finite values; the number of others.
+
+    The minimum of integers is not searched: it is 1.
+    """
+    if values.dtype.kind in "iu":
+        high = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+        return (1.0 if high else np.inf), float(high), 0
+    # Without the sign, the bits of floats have the order of their values.
+    key_of = key_bits(values.dtype)
+    bits = values.view(key_of.sign.dtype)
+    low, high, bad = _magnitudes(
+        strided(bits), (1, *values.shape)[-3:], key_of.magnitude, key_of.infinite
+    )
+    ends = np.array([low, high], bits.dtype).view(values.dtype)
+    return float(ends[0]), float(ends[1]), int(bad)
 
 
 @row_kernel
-def _magnitudes(values, shape):
-    voxels, step_z, step_y = values
+def _magnitudes(bits, shape, magnitude, infinite):
+    voxels, step_z, step_y = bits
     nz, ny, nx = shape
-    minimum = np.inf
-    maximum = 0.0
+    low, high = infinite, magnitude ^ magnitude
     bad = 0
     for z in range(nz):
         for y in range(ny):
             at = z * step_z + y * step_y
-            for x in range(at, at + nx):
-                size = abs(np.float64(voxels[x]))
-                if not size < np.inf:
-                    bad += 1
-                elif size > 0:
-                    minimum = min(minimum, size)
-                    maximum = max(maximum, size)
-    return minimum, maximum, bad
+            minimum, maximum, more = _magnitudes_of_row(voxels[at : at + nx], magnitude, infinite)
+            low, high = min(low, minimum), max(high, maximum)
+            bad += np.int64(more)
+    return low, high, bad
+
+
+@row_kernel
+def _magnitudes_of_row(row, magnitude, infinite):
+    low, high, bad = infinite, magnitude ^ magnitude, np.uint32(0)
+    for x in range(row.size):
+        size = row[x] & magnitude
+        finite = size < infinite
+        bad = np.uint32(bad + np.uint32(not finite))
+        low = min(low, size if finite & (size > 0) else infinite)
+        high = max(high, size if finite else magnitude ^ magnitude)
+    return low, high, bad
 
 
 def floats(
@@ -497,32 +517,33 @@ def floats(
     keys: np.ndarray,
     place: np.ndarray,
     base: int,
-    only_extremes: bool,
+    infinite: bool,
     count: np.ndarray,
     minimum: np.ndarray,
     maximum: np.ndarray,
     cells: np.ndarray,
 ) -> None:
-    """Accumulate sums of v, v**2, z*v, y*v and x*v of finite values, in coordinates of the volume.
+    """Accumulate the first sums of v, v**2, z*v, y*v and x*v of finite values, in coordinates of the volume.
 
-    With ``only_extremes`` there are no sums, and infinite values count.
+    With ``infinite``, infinite values count, too; then there are no sums.
     """
-    # ``cells`` is (labels, 5, digits) for `add_double`. All products of float32 are exact. Products of
-    # float64 and coordinates are rounded once, in the same way for any block.
+    # ``cells`` is (labels, sums, digits) for `add_double`, with 0, 1, 2 or 5 sums. All products of float32
+    # are exact. Products of float64 and coordinates are rounded once, in the same way for any block.
     single = values.itemsize == 4
     _floats(
-        strided(labels), strided(values), labels.shape, origin, keys, place, base, single, only_extremes,
+        strided(labels), strided(values), labels.shape, origin, keys, place, base, single, infinite,
         count, minimum, maximum, cells,
     )  # fmt: skip
 
 
 @row_kernel
 def _floats(
-    labels, values, shape, origin, keys, place, base, single, only_extremes, count, minimum, maximum, cells
+    labels, values, shape, origin, keys, place, base, single, infinite, count, minimum, maximum, cells
 ):  # fmt: skip
     flat, step_z, step_y = labels
     voxels, next_z, next_y = values
     nz, ny, nx = shape
+    sums = cells.shape[1]
     for z in range(nz):
         for y in range(ny):
             at = z * step_z + y * step_y
@@ -535,7 +556,7 @@ def _floats(
                 if label == np.uint64(0):
                     continue
                 v = np.float64(voxels[at + x]) + 0.0  # -0.0 becomes 0.0
-                if not (abs(v) < np.inf or (only_extremes and v == v)):
+                if not (abs(v) < np.inf or (infinite and v == v)):
                     continue
                 if label != known:
                     i = place[_slot(keys, label)]
@@ -543,28 +564,29 @@ def _floats(
                 count[i] += 1
                 minimum[i] = min(minimum[i], v)
                 maximum[i] = max(maximum[i], v)
-                if v != 0 and not only_extremes:
-                    _add_products(
-                        cells[i], base, single, v, origin[0] + z, origin[1] + y, origin[2] + x
-                    )
+                if v != 0 and sums > 0:
+                    add_double(cells[i, 0], base, v)
+                if v != 0 and sums > 1:
+                    _add_square_of(cells[i, 1], base, single, v)
+                if v != 0 and sums > 2:
+                    add_double(cells[i, 2], base, v * np.float64(origin[0] + z))
+                    add_double(cells[i, 3], base, v * np.float64(origin[1] + y))
+                    add_double(cells[i, 4], base, v * np.float64(origin[2] + x))
 
 
 @row_kernel
-def _add_products(c, base, single, v, z, y, x):
-    add_double(c[0], base, v)
+def _add_square_of(c, base, single, v):
+    """Add the exact square, of float64 in two halves."""
     if single:
-        add_double(c[1], base, v * v)
+        add_double(c, base, v * v)
     else:
         bits = np.float64(v).view(np.int64) & ~np.int64(0x3FFFFFF)
         head = np.int64(bits).view(np.float64)
         tail = v - head
-        add_double(c[1], base, head * head)
+        add_double(c, base, head * head)
         if tail != 0:
-            add_double(c[1], base, 2 * head * tail)
-            add_double(c[1], base, tail * tail)
-    add_double(c[2], base, v * np.float64(z))
-    add_double(c[3], base, v * np.float64(y))
-    add_double(c[4], base, v * np.float64(x))
+            add_double(c, base, 2 * head * tail)
+            add_double(c, base, tail * tail)
 
 
 def weighted(

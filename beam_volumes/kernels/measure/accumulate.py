@@ -6,6 +6,7 @@ times a power of two, and integers add without rounding.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -314,51 +315,75 @@ def moments(
 
     The sum is in units of ``2 ** -unit(dtype)``, and the sum of squares of ``2 ** (-2 * unit(dtype))``.
     """
+    return moments_of_slices([src], None if mask is None else [mask], squares)
+
+
+def moments_of_slices(
+    slices: Sequence[np.ndarray], masks: Sequence[np.ndarray] | None, squares: bool
+) -> tuple[int, int, int, int]:
+    """`moments` of several slices of one dtype. Their digits are combined once."""
     # Mantissas of floats are added to integer accumulators by exponent, which are combined to one large
     # integer at the end: R. M. Neal, "Fast exact summation using small and large superaccumulators" (2015),
     # https://arxiv.org/abs/1505.05571. Squares are exact, too, as products of integer mantissas.
-    if src.size >= _MAXIMUM and len(src) > 1:
-        half = len(src) // 2
-        parts = [
-            moments(src[part], None if mask is None else mask[part], squares)
-            for part in (slice(0, half), slice(half, None))
-        ]
-        n, bad, total, square = (a + b for a, b in zip(*parts, strict=True))
-        return n, bad, total, square
-    src = kernel_array(src)
+    dtype = kernel_dtype(slices[0].dtype)
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise TypeError(f"no exact sum of {dtype}: use bool, integers or floats to 64 bit")
+    wide = 1 if exponents(dtype) == exponents(np.dtype(np.float32)) else 2
+    (cells,) = arrays(scratch_of_moments(dtype))
+    cells[:] = 0
+    count = bad = total = square = voxels = 0
+    for src, mask in _parts(slices, masks):
+        if voxels + src.size > _MAXIMUM:
+            more = combined(cells, wide)
+            total, square, voxels = total + more[0], square + more[1], 0
+            cells[:] = 0
+        voxels += src.size
+        n, others = _add(kernel_array(src), mask, squares, cells)
+        count, bad = count + n, bad + others
+    more = combined(cells, wide)
+    return count, bad, total + more[0], square + more[1]
+
+
+def _parts(
+    slices: Sequence[np.ndarray], masks: Sequence[np.ndarray] | None
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """Slices with their masks, in parts of rows if they are large."""
+    for k, src in enumerate(slices):
+        rows = max(1, _MAXIMUM // max(1, src.shape[1]))
+        for y in range(0, len(src), rows):
+            yield src[y : y + rows], None if masks is None else masks[k][y : y + rows]
+
+
+def _add(
+    src: np.ndarray, mask: np.ndarray | None, squares: bool, cells: np.ndarray
+) -> tuple[int, int]:
+    """Add the digits of a slice; return the number of finite voxels, and of others."""
     flat, pitch = flat_rows(src)
     used, mask_pitch = flat_mask(mask, src.shape)
     window = (pitch, *src.shape, used, mask_pitch, squares)
-    (cells,) = arrays(scratch_of_moments(src.dtype))
-    cells[:] = 0
     if src.dtype.kind == "f":
-        single = src.itemsize == 4
-        add = _add_singles if single else _add_doubles
-        count, bad = add(flat.view(unsigned(src.dtype)), *window, cells)
-        return count, bad, *combined(cells, 1 if single else 2)
-    if src.dtype.kind not in "biu":
-        raise TypeError(f"no exact sum of {src.dtype}: use bool, integers or floats to 64 bit")
+        add = _add_singles if src.itemsize == 4 else _add_doubles
+        return add(flat.view(unsigned(src.dtype)), *window, cells)  # type: ignore[no-any-return]
     if src.dtype.kind == "b":
         flat = flat.view(np.uint8)
     add = _add_wide_integers if src.itemsize == 8 else _add_integers
-    count = add(flat, *window, cells[0])
-    return count, 0, *combined(cells)
+    return add(flat, *window, cells[0]), 0
 
 
 def combined(cells: np.ndarray, wide: int = 2) -> tuple[int, int]:
     """The sum and the sum of squares from a row of digits per exponent, ``wide`` of them of the sum."""
-    busy = np.flatnonzero(cells.any(axis=1))
+    # Digits have 32 bits, lowest first, and may be larger or negative. Most exponents have none.
+    digits = cells.reshape(-1)
+    used = np.flatnonzero(digits)
     total = square = 0
-    for exponent, row in zip(busy.tolist(), cells[busy].tolist(), strict=True):
+    for at, digit in zip(used.tolist(), digits[used].tolist(), strict=True):
+        exponent, i = divmod(at, cells.shape[1])
         shift = max(exponent, 1) - 1  # subnormals have the smallest normal exponent
-        total += _integer(row[:wide]) << shift
-        square += _integer(row[wide:]) << 2 * shift
+        if i < wide:
+            total += digit << shift + 32 * i
+        else:
+            square += digit << 2 * shift + 32 * (i - wide)
     return total, square
-
-
-def _integer(digits: list[int]) -> int:
-    """The integer with these digits of 32 bits, lowest first; digits may be larger or negative."""
-    return sum(digit << 32 * i for i, digit in enumerate(digits))
 
 
 def unit(dtype: np.dtype) -> int:

@@ -18,7 +18,7 @@ from beam_volumes.across.merge import Keep
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
-from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.graph.volume import Volume, as_mask, as_volume
 from beam_volumes.ops.labels.relabel import filtered
 from beam_volumes.ops.labels.surveys.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.morphology.attributes import opened
@@ -247,7 +247,7 @@ def remove_small_holes(
     >>> np.asarray(bv.remove_small_holes(mask, 1)).astype(int)
     array([[1, 1, 1, 0, 0]])
     """
-    mask = as_volume(mask) != 0
+    mask = as_mask(mask)
     maximum = _least_size(mask, max_size, None, "remove_small_holes")
     element = neighbours(mask, connectivity, structure, "remove_small_holes")
     keep = Keep(max_size=maximum)
@@ -461,7 +461,7 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     >>> bool(np.asarray(bv.binary_fill_holes(ring)).all())
     True
     """
-    mask = as_volume(mask) != 0
+    mask = as_mask(mask)
     element = neighbours(mask, 1, structure, "binary_fill_holes")
     # The outside is a neighbour only along axes of the structure.
     steps = np.argwhere(element) - 1
@@ -593,8 +593,8 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
     >>> np.asarray(bv.binary_propagation(bv.open(seed), mask=bv.open(mask))).astype(int)
     array([[1, 1, 0, 0, 0]])
     """
-    seed = as_volume(seed) != 0
-    reach = seed | True if mask is None else seed | (as_volume(mask) != 0)
+    seed = as_mask(seed)
+    reach = seed | True if mask is None else seed | as_mask(mask)
     element = neighbours(seed, 1, structure, "binary_propagation")
     return _kept(reach, "binary_propagation", element, keep=Keep(marked=True), seeds=seed)
 

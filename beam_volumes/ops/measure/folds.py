@@ -181,6 +181,7 @@ class Moments(Fold):
     squares: ClassVar[bool] = False
     root: ClassVar[bool] = False
     state_bytes = 1024
+    joins_slices = True
     kernel_name = "measure.accumulate.moments"
 
     @property
@@ -210,7 +211,12 @@ class Moments(Fold):
     def fold(
         self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
     ) -> tuple[int, int, int]:
-        count, bad, total, square = accumulate.moments(voxels, mask, self.squares)
+        return self.fold_slices(Slices([voxels], None if mask is None else [mask]), values)
+
+    def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> tuple[int, int, int]:
+        count, bad, total, square = accumulate.moments_of_slices(
+            slices.voxels, slices.mask, self.squares
+        )
         self.strict(bad)
         return int(count), total, square
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue
 from beam_volumes.graph.scalar import Scalar, lazy
-from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.graph.volume import Volume, as_mask, as_volume, one_channel
 from beam_volumes.ops.measure import pair_folds as folds
 from beam_volumes.ops.measure.folds_along import LIMIT
 from beam_volumes.ops.measure.reductions import Axis, fold, max, min, sum
@@ -33,7 +33,7 @@ def pair(
     for v in (a, b):
         if nan == "omit" and v.dtype.kind == "f":
             finite = np.isfinite(v)
-            mask = finite if mask is None else (as_volume(mask) != 0) & finite
+            mask = finite if mask is None else as_mask(mask) & finite
     return a, b, mask, np.result_type(a.dtype, b.dtype)
 
 
@@ -440,7 +440,7 @@ def count_nonzero(
     >>> int(bv.count_nonzero(v)), np.asarray(bv.count_nonzero(v, axis="x"))
     (3, array([1, 2]))
     """
-    return sum(as_volume(volume) != 0, axis, mask=mask, across=across)
+    return sum(as_mask(volume), axis, mask=mask, across=across)
 
 
 @documented_like(count_nonzero)

@@ -19,13 +19,12 @@ from beam_volumes.version import __version__
 
 
 def fingerprint(
+    levels: Levels,
     voxels: list[tuple[Node, Sink]],
     values: list[Value],
-    barriers: list[Barrier],
     tables: dict[str, tuple[TableSink, ...]],
 ) -> dict[str, str]:
     """Return the tokens of a run by name, so that a refused resume can list the differences."""
-    levels = Levels([n for n, _ in voxels], values, barriers)
     fields = {"package": __version__}
     for n in levels.nodes.values():
         if isinstance(n, SourceNode):

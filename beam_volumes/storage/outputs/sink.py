@@ -268,9 +268,11 @@ class Sink(OwnedArray):
         return self.writer.read_back(replace(self, at=None)).reader.open()
 
     def to_dict(self) -> dict[str, Any]:
-        data = asdict(self)
-        options = data.pop("options")
-        return {**data, **options, "dtype": self.dtype.str}
+        # Not `asdict` of all fields, which copies all metadata.
+        data = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "options"}
+        pyramid = None if self.pyramid is None else asdict(self.pyramid)
+        nested = {"space": asdict(self.space), "pyramid": pyramid, "dtype": self.dtype.str}
+        return {**data, **self.options, **nested}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Sink:

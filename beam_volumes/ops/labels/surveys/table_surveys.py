@@ -344,7 +344,7 @@ class RegionSurvey(TableSurvey):
         cost += 9.0 * ("windows" in arrays) + 4.0 * ("points" in arrays) + 1.0 * self.with_contour
         cost += 3.0 * ("cubes" in arrays)
         if self.intensity is not None:
-            cost += 13.0 if self.intensity.kind == "f" else 3.0
+            cost += 3.0 + 2.0 * tables.sums_for(arrays) if self.intensity.kind == "f" else 3.0
             cost += 9.0 * ("values" in arrays) + 30.0 * ("weighted" in arrays)
             cost += 2.0 * ("places" in arrays)
         return cost * max(1, len(self.channels))
@@ -359,7 +359,9 @@ class RegionSurvey(TableSurvey):
         if self.intensity is None:
             return each
         is_narrow = self.intensity.kind != "f" and self.intensity.itemsize <= 2
-        sums = (10 if is_narrow else 130) * ("intensity" in arrays) + 16 * self.values
+        number = tables.sums_for(arrays)
+        sums = min(10, 8 * number) if is_narrow else min(130, 44 * number)
+        sums += 16 * self.values
         sums += 16 * ("places" in arrays)
         sums += (500 if is_narrow else 820) * ("weighted" in arrays)
         return (each + 8 + 2 * self.intensity.itemsize + sums) * max(1, len(self.channels))

@@ -16,7 +16,7 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import BarrierValue, Formula, FormulaValue
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.graph.volume import Volume, as_mask, as_volume, one_channel
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.table_surveys import check_counted
@@ -122,7 +122,7 @@ def _measured(
     labels = one_channel(labels)
     if index is None:
         inside = labels != 0
-        return whole(volume, mask=inside if mask is None else inside & (as_volume(mask) != 0))
+        return whole(volume, mask=inside if mask is None else inside & as_mask(mask))
     wanted = exact_array(index, f"{name}: index") if np.size(index) else np.empty(0, np.uint64)
     if wanted.dtype.kind not in "ui":
         raise TypeError(f"{name}: index={index!r}: labels must be integers")
@@ -133,7 +133,7 @@ def _measured(
     if wanted.size and wanted.min() == 0:
         labels, wanted = _from_one(labels, wanted, name)
     if mask is not None:
-        labels = where(as_volume(mask) != 0, labels, labels.dtype.type(0))
+        labels = where(as_mask(mask), labels, labels.dtype.type(0))
     if not properties:
         return _counts(whole, volume, labels, wanted)
     if "intensity_median" in properties:
