@@ -114,10 +114,9 @@ class Components(NamedTuple):
     def last_slice(self) -> tuple[Components, np.ndarray]:
         """The last slice, and which of the components are in it."""
         offsets, starts, stops, labels = (a.copy() for a in self.slice_runs(self.shape[0] - 1))
-        is_there = np.zeros(len(self.first) + 1, bool)
-        is_there[labels] = True
-        labels = np.cumsum(is_there, dtype=np.uint32)[labels]
-        which = np.flatnonzero(is_there[1:])
+        numbers = np.zeros(len(self.first) + 1, np.uint32)
+        which = np.empty(len(numbers), np.int64)
+        which = which[: kernels.renumber(labels, numbers, which)].copy()
         values = None if self.values is None else self.values[which]
         shape = (1, *self.shape[1:])
         return Components(shape, offsets, starts, stops, labels, which, values), which
@@ -199,9 +198,7 @@ class Labelling:
         """
         _check_size(block)
         if isinstance(block, MaskThere):
-            offsets, starts, stops, parent = block.runs(self.links, self.is_joined)
-            labels, first = kernels.number_runs(block.shape[2], offsets, starts, parent)
-            return Components(block.shape, offsets, starts, stops, labels, first, None)
+            return _numbered(block.shape, *block.runs(self.links, self.is_joined))
         block = np.ascontiguousarray(block)
         if block.dtype == np.bool_:
             block = block.view(np.uint8)
@@ -213,25 +210,35 @@ class Labelling:
             kind = kernels.VALUES_NO_BACKGROUND
             if self.background is not None and _holds(block.dtype, self.background):
                 kind, background = kernels.VALUES, block.dtype.type(self.background)
-        ny, nx = block.shape[1:]
-        how = self.links, self.is_joined, kind, background
-        parts = in_strips(
-            block.shape[0] * ny,
-            block.size,
-            threads,
-            lambda a, b: kernels.find_runs(
-                block, *how, a, b, arrays(kernels.find_runs.scratch(b - a, nx))
-            ),
-        )
-        offsets, starts, stops, parent = _put_together(parts)
-        if len(parts) > 1:
-            cuts = np.cumsum([len(part[0]) - 1 for part in parts[:-1]])
-            rows = min(2 * ny + 2, block.shape[0] * ny)
-            scratch = arrays(kernels.find_runs.scratch(rows, nx))
+        nz, ny, nx = block.shape
+        offsets = np.empty(nz * ny + 1, np.int64)
+
+        def count(a: int, b: int) -> tuple[int, int, int, tuple[np.ndarray, ...]]:
+            scratch = arrays(kernels.count_runs.scratch(b - a, nx))
+            how = self.is_joined, kind, background, a, b
+            return a, b, kernels.count_runs(block, *how, offsets[a:b], scratch), scratch
+
+        strips = in_strips(nz * ny, block.size, threads, count)
+        ends = np.cumsum([n for _, _, n, _ in strips])
+        offsets[-1] = ends[-1]
+        starts, stops, parent = runs = tuple(np.empty(ends[-1], np.int32) for _ in range(3))
+
+        def write(first: int, last: int) -> None:
+            for k in range(first, last):
+                a, b, n, scratch = strips[k]
+                part = kind, a, b, (ends[k] - n, ends[k])
+                kernels.find_runs(block, self.links, *part, offsets[a:b], *runs, scratch)
+
+        in_strips(len(strips), block.size, threads, write)
+        if len(strips) > 1:
+            cuts = np.array([a for a, *_ in strips[1:]])
+            scratch = arrays(kernels.count_runs.scratch(min(2 * ny + 2, nz * ny), nx))
+            how = self.links, self.is_joined, kind, background
             kernels.join_runs(block, *how, cuts, offsets, parent, scratch)
-        labels, first = kernels.number_runs(nx, offsets, starts, parent)
-        values, voxels = (block.reshape(-1)[first], block) if self.by_value else (None, None)
-        return Components(block.shape, offsets, starts, stops, labels, first, values, voxels)
+        found = _numbered(block.shape, offsets, starts, stops, parent)
+        if not self.by_value:
+            return found
+        return found._replace(values=block.reshape(-1)[found.first], voxels=block)
 
     def unite(
         self, below: Components, above: Components, parent: np.ndarray, base_a: int, base_b: int
@@ -272,8 +279,7 @@ class EdgeLabelling(Labelling):
         if len(parts) > 1:
             cuts = np.cumsum([len(part[0]) - 1 for part in parts[:-1]])
             edges.join_runs(block, cuts, offsets, starts, stops, parent)
-        labels, first = kernels.number_runs(block.shape[2], offsets, starts, parent)
-        return Components(block.shape, offsets, starts, stops, labels, first, None, block)
+        return _numbered(block.shape, offsets, starts, stops, parent)._replace(voxels=block)
 
     def unite(
         self, below: Components, above: Components, parent: np.ndarray, base_a: int, base_b: int
@@ -289,6 +295,15 @@ def _check_size(block: Any) -> None:
             f"a window of {block.shape} voxels is too large; components are labelled in windows "
             "of fewer than 2**31 voxels. Use tiles along y and x"
         )
+
+
+def _numbered(
+    shape: Triple, offsets: np.ndarray, starts: np.ndarray, stops: np.ndarray, parent: np.ndarray
+) -> Components:
+    """The components of united runs; overwrites ``parent``."""
+    first = np.empty(kernels.count_roots(parent) + 1, np.int64)
+    labels = kernels.number_runs(shape[2], offsets, starts, parent, first)
+    return Components(shape, offsets, starts, stops, labels, first[:-1], None)
 
 
 def _put_together(parts: list[Any]) -> tuple[np.ndarray, ...]:

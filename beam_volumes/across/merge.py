@@ -147,7 +147,8 @@ def _close(
     """Pass on the components that touch an outer face, and close the others."""
     if not interfaces:
         none = {name: column[:0] for name, column in payload.items()}
-        own = NodeTable(key, children, as_index(np.arange(0)), as_index(np.arange(len(ids))), ids)
+        closed = np.arange(len(ids), dtype=index_dtype(len(ids)))
+        own = NodeTable(key, children, closed[:0], closed, ids)
         return NodeSummary(key, ids[:0], none, {}), own, Closed(key, ids, payload)
     is_open = np.zeros(len(ids), bool)
     for interface in interfaces.values():

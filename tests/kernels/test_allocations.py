@@ -19,8 +19,6 @@ RESULTS = {
     "geometry/fusion.voxels_of_cells": "a count per cell of one layer, when a plan is made",
     "labels/adjacency._grown": TABLE,
     "labels/adjacency._discover": TABLE,
-    "labels/components.find_runs": RESULT,
-    "labels/components.number_runs": RESULT,
     "labels/components.labels_at": "a label per row",
     "labels/components.unite": "a class per item of a merge",
     "labels/contingency._grown": TABLE,

@@ -82,12 +82,15 @@ def runs_of(src, ny, nx, links, is_joined):
     mask = np.array([voxels != 0 for voxels, _ in views(src, None, ny, nx)]).view("u1")
     mask.flags.writeable = False
     rows = len(mask) * ny
-    scratch = arrays(components.find_runs.scratch(rows, nx))
-    *runs, parent = components.find_runs(
-        mask, links, is_joined, components.MASK, mask.dtype.type(0), 0, rows, scratch
-    )
+    scratch = arrays(components.count_runs.scratch(rows, nx))
+    offsets = np.empty(rows + 1, np.int64)
+    how = components.MASK, mask.dtype.type(0), 0, rows
+    offsets[-1] = n = components.count_runs(mask, is_joined, *how, offsets[:-1], scratch)
+    starts, stops, parent = (np.empty(n, np.int32) for _ in range(3))
+    part = components.MASK, 0, rows, (0, n)
+    components.find_runs(mask, links, *part, offsets[:-1], starts, stops, parent, scratch)
     components.flatten(parent)
-    return *runs, parent
+    return offsets, starts, stops, parent
 
 
 def count_runs(src, ny, nx, is_joined, counts):

@@ -316,6 +316,8 @@ def _direct(task: _Task, kept_state: _Kept, cutoff: Cutoff) -> np.ndarray:
         kept = kept & Keep(cutoff=cutoff)(kept_state.table.roots, {"size": kept_state.sizes})
     if task.as_mask:
         return kept
+    if kept.all():
+        return np.arange(1, len(kept) + 1, dtype=task.dtype)
     ids = np.cumsum(kept, dtype=task.dtype)
     ids *= kept
     return ids

@@ -297,13 +297,14 @@ def _bits_of(rows, kind, background, is_joined, begin, end, n, offsets, scratch)
     """Bits of rows (see `_row_bits`), and the number of runs before each word and row, from ``n`` on."""
     bits, base, flags, _ = scratch
     words, each = bits.shape[2], flags.view(np.uint8)
+    flags[:] = 0
     for r in range(end - begin):
         offsets[r] = n
         _row_bits(rows[begin + r], kind, background, is_joined, flags, each, bits[r])
         for w in range(words):
             base[r, w] = n
             n += _count(bits[r, 1, w])
-    offsets[end - begin] = n
+    return n
 
 
 def _scratch(rows, cols) -> Scratch:
@@ -314,50 +315,58 @@ def _scratch(rows, cols) -> Scratch:
 
 @needs(_scratch)
 @kernel
-def find_runs(block, links, is_joined, kind, background, begin, end, scratch):
-    """Runs of some rows of a block of voxels, and unions of touching ones: ``parent``, int32, an earlier run.
+def count_runs(block, is_joined, kind, background, begin, end, offsets, scratch):
+    """The number of runs of some rows of a block of voxels; ``offsets`` are counted from the first of these.
 
     ``block``, C-contiguous, is a mask (non-zero is foreground, also NaN), or has values; see `links_of`.
     """
     # ``kind`` is MASK: foreground is connected; VALUES: voxels with equal values are, except ``background``,
     # a scalar of the block's dtype; or VALUES_NO_BACKGROUND. ``begin`` and ``end`` are row indices in the
-    # block. Returns the offsets, starts and stops of these rows, and ``parent``: for each run itself or an
-    # earlier run of its component. They are results: only voxels determine the number of runs.
+    # block. The scratch is for `find_runs`, with the same rows.
+    nz, ny, nx = block.shape
+    rows, zero = (
+        block.reshape(nz * ny, nx),
+        np.int64(0),
+    )  # a literal would compile the rest once more
+    return _bits_of(rows, kind, background, is_joined, begin, end, zero, offsets, scratch)
+
+
+@kernel
+def find_runs(block, links, kind, begin, end, span, offsets, starts, stops, parent, scratch):
+    """Write the runs that `count_runs` has counted, and unite touching ones in ``parent``, an earlier run.
+
+    They are the runs ``span[0]`` to ``span[1]`` of the block, and offsets are counted from its first run.
+    """
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
     bits, base, flags, same = scratch
-    flags[:], same[:] = 0, 0
-    offsets = np.empty(end - begin + 1, np.int64)
-    zero = np.int64(0)  # not a literal, which would compile the rest once more
-    _bits_of(rows, kind, background, is_joined, begin, end, zero, offsets, scratch)
-    n = offsets[end - begin]
-    starts = np.empty(n, np.int32)
-    stops = np.empty(n, np.int32)
-    parent = np.empty(n, np.int32)
-    for i in range(n):
+    same[:] = 0
+    for i in range(span[0], span[1]):
         parent[i] = i
     work = flags, flags.view(np.uint8), same
     for r in range(begin, end):
-        _positions(bits[r - begin, 1], starts, offsets[r - begin])
-        _positions(bits[r - begin, 2], stops, offsets[r - begin])
+        row = r - begin
+        offsets[row] += span[0]
+        for w in range(base.shape[1]):
+            base[row, w] += span[0]
+        _positions(bits[row, 1], starts, offsets[row])
+        _positions(bits[row, 2], stops, offsets[row])
         _unite_before(parent, rows, ny, links, kind, r, (begin, r), bits, base, begin, work)
-    return offsets, starts, stops, parent
 
 
 @kernel
 def join_runs(block, links, is_joined, kind, background, cuts, offsets, parent, scratch):
     """Unite touching runs of separate calls: the block's rows were divided before each of ``cuts``.
 
-    The scratch is for `find_runs` of two slices and two rows, or of the block if this is smaller.
+    The scratch is for `count_runs` of two slices and two rows, or of the block if this is smaller.
     """
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
     bits, base, flags, same = scratch
-    flags[:] = 0
     for cut in cuts:
         begin, end = max(0, cut - ny - 1), min(cut + ny + 1, nz * ny)
         # Writes the same offsets again
-        own = offsets[begin : end + 1]
+        own = offsets[begin:end]
         _bits_of(rows, kind, background, is_joined, begin, end, own[0], own, scratch)
         same[:] = 0
         work = flags, flags.view(np.uint8), same
@@ -366,28 +375,40 @@ def join_runs(block, links, is_joined, kind, background, cuts, offsets, parent, 
 
 
 @kernel
-def number_runs(nx, offsets, starts, parent):
-    """Number the components of runs; return their labels, and the index of each component's first voxel.
+def number_runs(nx, offsets, starts, parent, first):
+    """Number the components of runs, and write the index of each component's first voxel.
 
-    ``first``, int64 (count), are increasing linear indices in a block with rows of ``nx`` voxels.
+    Returns the labels of runs, in the memory of ``parent``. ``first``, int64 (count + 1), are increasing
+    linear indices in a block with rows of ``nx`` voxels; the last element is not used.
     """
-    n = parent.size
-    labels = np.empty(n, np.uint32)
-    count = 0
-    for i in range(n):
-        if parent[i] == i:
-            count += 1
-            labels[i] = count
-        else:
-            labels[i] = labels[parent[i]]  # parents have lower indices
-    first = np.empty(count, np.int64)
-    count = 0
+    labels = parent.view(np.uint32)
+    count = np.uint32(0)
     for r in range(offsets.size - 1):
         for i in range(offsets[r], offsets[r + 1]):
-            if parent[i] == i:
-                first[count] = np.int64(r) * nx + starts[i]
-                count += 1
-    return labels, first
+            before = parent[i]  # of lower index, or the run itself
+            is_root = before == i
+            first[count] = np.int64(r) * nx + starts[i]
+            count += np.uint32(is_root)
+            labels[i] = count if is_root else labels[before]
+    return labels
+
+
+@kernel
+def renumber(labels, numbers, which):
+    """Number the components that some runs have 1, 2, ... in their order; return how many there are.
+
+    ``numbers``, uint32 (count + 1), are zeros. ``which``, int64 (count + 1), gets the old numbers less 1.
+    """
+    for i in range(labels.size):
+        numbers[labels[i]] = 1
+    n = np.uint32(0)
+    for k in range(1, numbers.size):
+        which[n] = k - 1
+        n += numbers[k]
+        numbers[k] = n
+    for i in range(labels.size):
+        labels[i] = numbers[labels[i]]
+    return n
 
 
 @kernel

@@ -16,7 +16,7 @@ from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.cuda import run_bytes
-from beam_volumes.kernels.labels.components import find_runs
+from beam_volumes.kernels.labels.components import count_runs
 from beam_volumes.kernels.scratch import nbytes
 from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expected_load, times
 from beam_volumes.sweep.stage import Block
@@ -51,7 +51,7 @@ def _continued(shape: Triple) -> int:
 
 def _bits_bytes(shape: Triple) -> int:
     """Return the bytes that are needed to find runs, in addition to the runs."""
-    return nbytes(find_runs.scratch(shape[0] * shape[1], shape[2]))
+    return nbytes(count_runs.scratch(shape[0] * shape[1], shape[2]))
 
 
 @dataclass(frozen=True, eq=False)
