@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,16 @@ import tensorstore as ts
 from beam_volumes.base.text import lined_json, parsed_json
 from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.errors import explain
-from beam_volumes.storage.places.place import Place, Spec, is_local, key_of
+from beam_volumes.storage.places.place import LOCK, Place, Spec, is_local, key_of
 
 #: Seconds for which an attempt waits for one that took over, before it takes over again.
 PATIENCE = 30.0
+#: Seconds for which a client of a network disk may not see what others have created.
+LATE = 60.0
 #: Stands for any run, or none, as the run to replace.
 ANY = "any"
+#: The generation of an object that does not exist.
+_MISSING = b"\x02"
 
 
 class Superseded(OSError):
@@ -64,6 +69,18 @@ class Document:
 
     def replace(self, data: bytes | None, generation: bytes) -> bytes | None:
         """Replace or delete an unchanged document; return the new generation, else None."""
+        if data is not None and generation == _MISSING and is_local(self.folder):
+            until = time.monotonic() + LATE
+            while (is_created := self._create(data)) is not None:
+                now, generation = self.read()
+                if is_created or now is not None:
+                    return generation if now == data else None
+                if time.monotonic() >= until:
+                    raise OSError(
+                        f"{self.name} was created by another machine, and this one does not see it; "
+                        "start again when it does"
+                    )
+                time.sleep(0.02)
         try:
             written = self._store.write(self.key, data, if_equal=generation).result()
         except Exception as error:
@@ -73,6 +90,26 @@ class Document:
         # A request that is repeated because its response was lost finds its own content.
         now, generation = self.read()
         return generation if now == data else None
+
+    def _create(self, data: bytes) -> bool | None:
+        """Create a local document; False if it exists, None if the disk has no hard links."""
+        # A client of a network disk may not see for a minute that another one has created the document, and
+        # TensorStore would replace it. A link is made by the server.
+        path = os.path.join(self.folder["path"], self.key)
+        whole = f"{path}.{uuid.uuid4().hex}{LOCK}"
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(whole, "xb") as out:
+                out.write(data)
+            with suppress(FileExistsError):
+                os.link(whole, path)
+                return True
+            return False
+        except OSError:  # TensorStore reports other errors
+            return None
+        finally:
+            with suppress(OSError):
+                os.remove(whole)
 
     def file(self) -> tuple[int, ...] | None:
         """The identity of the content of a local document, by which generations differ, too."""
@@ -110,6 +147,8 @@ class Watched:
     _generation: bytes | None = None
     #: The identity of a local file that has this generation
     _file: tuple[int, ...] | None = None
+    #: Whether the document may exist although this machine has never seen it
+    may_be_late: bool = True
 
     @classmethod
     def of(
@@ -132,6 +171,7 @@ class Watched:
             return True
         file, request = answer
         found = self.document.answered(request)
+        self.may_be_late &= found.state == "missing" and is_local(self.document.folder)
         if found.state == "unspecified":
             self._file = file
             return True
@@ -145,9 +185,19 @@ class Watched:
 
 
 def lost(watched: Iterable[Watched]) -> list[Watched]:
-    """Return the documents that no longer name their run; all are requested at once."""
+    """Return the documents that no longer name their run; all are requested at once.
+
+    Waits for documents that another machine may just have created.
+    """
     asked = [(one, one.ask()) for one in watched]
-    return [one for one, answer in asked if not one.holds(answer)]
+    gone = [one for one, answer in asked if not one.holds(answer)]
+    until = time.monotonic() + LATE
+    while any(one.may_be_late for one in gone) and time.monotonic() < until:
+        time.sleep(0.2)
+        gone = [one for one in gone if not one.holds(one.ask())]
+    for one in gone:
+        one.may_be_late = False
+    return gone
 
 
 def prepare(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -37,7 +38,9 @@ _AT_A_TIME = 64
 #: Errors of a path where no file is.
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 #: TensorStore appends this to the name of a file while writing it.
-_LOCK = ".__lock"
+LOCK = ".__lock"
+#: What is appended to the name of a file while it is created (`claims.Document`).
+_NEW = re.compile(rf"(\.[0-9a-f]{{32}})?{re.escape(LOCK)}$")
 
 
 def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
@@ -382,7 +385,7 @@ class Place:
             if self.local is not None:
                 folders.update(os.path.dirname(name) for name in some)
                 for file in (os.path.join(self.local, name) for name in some):
-                    for path in (file, file + _LOCK):
+                    for path in (file, file + LOCK):
                         with contextlib.suppress(*_NO_FILE):
                             os.remove(path)
                 continue
@@ -466,7 +469,7 @@ def _clear_local(
     owned: Callable[[str], bool] | None,
     spans: Sequence[Span],
 ) -> bool:
-    kept = {os.path.join(path, keep), os.path.join(path, keep + _LOCK)}
+    kept = {os.path.join(path, keep), os.path.join(path, keep + LOCK)}
     folders: list[str] = []
     for k, file in enumerate(_files(path, folders, spans)):
         if k % _AT_A_TIME == 0 and not may():
@@ -485,7 +488,7 @@ def _clear_local(
 
 def _bare(name: str) -> str:
     """Return the name of the file that a lock file belongs to, or the name itself."""
-    return name.removesuffix(_LOCK)
+    return _NEW.sub("", name)
 
 
 def _files(path: str, folders: list[str], spans: Sequence[Span]) -> Iterator[str]:
