@@ -4,6 +4,7 @@ import csv
 import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -67,6 +68,31 @@ def test_bright_cells(program, tmp_path):
     assert str(np.unique(table)[1:].tolist()) in said
     found["run"](tmp_path / "volume.zarr", tmp_path / "none.zarr", 140, 10**6, 0)
     assert not np.asarray(bv.open(tmp_path / "none.zarr")).any()
+
+
+def classes_of(folder):
+    """The rows that the example writes: cells with area and class, and the sum of areas of each class."""
+    labels, count = ndi.label(np.asarray(bv.open(folder / "cells.zarr")) > 100)
+    areas = np.bincount(labels.ravel())[1:].tolist()
+    # Balls and rods alternate, and a ball has more voxels.
+    cells = [[k, area, float(area < max(areas))] for k, area in enumerate(areas, 1)]
+    assert count == 144 and {kind for *_, kind in cells} == {0, 1}
+    return cells, [[k, sum(a for _, a, kind in cells if kind == k)] for k in (0, 1)]
+
+
+def test_classify(program, tmp_path):
+    found, said = program("classify.py")
+    cells, sums = classes_of(tmp_path)
+    (path,) = tmp_path.glob("kinds.csv-*")
+    lines = sorted([*map(float, line.split(","))] for line in path.read_text().splitlines()[1:])
+    assert lines == cells
+    assert said == "kind,area\n" + "".join(f"{k},{area:.1f}\n" for k, area in sums) + "\n"
+    # A crop has the cell in its middle, and zeros outside of the volume.
+    em = np.asarray(bv.open(tmp_path / "cells.zarr"))
+    row = SimpleNamespace(label=3, centroid_0=1.2, centroid_1=94.6, centroid_2=50)
+    want = np.pad(em, 6)[1 + 2 : 1 + 10, 95:107, 50:62]
+    label, crop = found["crop"](row, found["padded"](bv.open(tmp_path / "cells.zarr")))
+    assert label == 3 and np.array_equal(crop, want.ravel()) and crop.any()
 
 
 def test_screening(program, tmp_path):

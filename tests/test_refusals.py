@@ -155,7 +155,9 @@ SAID = {
     },
     "how-to/beam-pipeline.md": {
         "connecting a step to the wrong output": "tests/transforms/test_types.py"
-        "::test_wrong_wiring_fails_when_the_pipeline_is_built"
+        "::test_wrong_wiring_fails_when_the_pipeline_is_built",
+        "Two such steps": "tests/plan/test_in_place.py"
+        "::test_two_steps_of_a_pipeline_do_not_write_one_place",
     },
     "how-to/channels-and-time.md": {
         "Functions that need a single channel": (lambda _: bv.label(bv.stack([M, M])), "channel")

@@ -139,7 +139,12 @@ class Journal(Notes):
             if not is_expected:
                 journal._folder.delete(_PLAN)
                 journal._folder.tidy()
-                raise Superseded(_replaced(journal.url, manifest.run_id, run))
+                if run is None:
+                    raise Superseded(_replaced(journal.url, manifest.run_id, run))
+                raise Superseded(
+                    f"{journal.url}: the run {run} has taken this folder since the run {manifest.run_id} "
+                    "was requested; the latter writes nothing: give each run its own journal="
+                )
             if data is not None and not overwrite:
                 raise FileExistsError(f"{journal.url} exists; use resume=True or overwrite=True")
             if packed is not None:

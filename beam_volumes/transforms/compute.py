@@ -36,7 +36,7 @@ from beam_volumes.transforms.machines import hires
 from beam_volumes.transforms.passes import States, build, end, input_names
 from beam_volumes.transforms.rows import as_element, rows_of, type_of_number
 from beam_volumes.transforms.slab import MAX_BYTES
-from beam_volumes.transforms.waiting import beginning
+from beam_volumes.transforms.waiting import beginning, refuse_written_twice
 
 
 @takes_options(driving=False, memory="process_memory")
@@ -135,8 +135,14 @@ class Compute(beam.PTransform):
         warn_of_merges(planned)
         self.session = begin(planned, options)
 
+    @property
+    def written(self) -> list[Any]:
+        """The outputs, tables included."""
+        return self.session.plan.outputs
+
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
         pipeline, wait, windowed = beginning(begin, "Compute")
+        refuse_written_twice(pipeline, self, self.written)
         wanted = {barrier.token for barrier in self.rows.values()}
         known, rows = build(
             pipeline,

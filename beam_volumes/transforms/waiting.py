@@ -15,6 +15,8 @@ from apache_beam.transforms.window import GlobalWindows, TimestampCombiner, Time
 from apache_beam.typehints import Dict, List, Tuple, with_input_types, with_output_types
 from apache_beam.utils.timestamp import Timestamp
 
+from beam_volumes.storage.places.extent import Bytes
+
 
 def in_global_window(*given: beam.PCollection) -> beam.PTransform:
     """Move elements to the global window, to group them when all elements of ``given`` have arrived.
@@ -54,6 +56,28 @@ def windowed_as(
 
 def _at_latest(element: Any, latest: Iterable[Any], time: Any = beam.DoFn.TimestampParam) -> Any:
     return TimestampedValue(element, max([time, *latest]))
+
+
+def refuse_written_twice(pipeline: beam.Pipeline, step: beam.PTransform, outputs: Any) -> None:
+    """Refuse outputs of a step that another step of the pipeline writes, as its ``written`` lists.
+
+    At run time, one of the steps would report that the other run has taken its output.
+    """
+    own = [(output.name, Bytes(output.extents)) for output in outputs]
+    others = list(pipeline.transforms_stack[0].parts)
+    while others:
+        other = others.pop()
+        others += other.parts
+        if other.transform is step:
+            continue
+        for output in getattr(other.transform, "written", ()):
+            theirs = Bytes(output.extents)
+            for name in (name for name, place in own if place.meet(theirs)):
+                raise ValueError(
+                    f"{type(step).__name__}: the step {other.full_label!r} of this pipeline also "
+                    f"writes {name}; write to another path, or Flatten the slabs before a single "
+                    "WriteSlabs"
+                )
 
 
 def beginning(

@@ -4,6 +4,8 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from scipy import ndimage
 
 import beam_volumes as bv
@@ -33,6 +35,7 @@ def test_a_pipeline_in_java(tmp_path):
             f"--expansion=localhost:{service}",
             f"--input={em.node.source.name}",
             f"--output={tmp_path / 'cells.zarr'}",
+            f"--table={tmp_path / 'joined'}",
         ]
         done = subprocess.run(
             ["java", "-jar", jar, *options], capture_output=True, text=True, timeout=PATIENCE
@@ -68,3 +71,11 @@ def test_a_pipeline_in_java(tmp_path):
     assert pairs("both ") == sorted([*areas.items(), (0, -1), (1, -2)])
     joined = {0: (0, -1), **{k: (area, 0) for k, area in areas.items()}, 1: (areas[1], -2)}
     assert pairs("joined ") == sorted((k, *pair) for k, pair in joined.items())
+    # Java's writer of Parquet has written them.
+    tables = [pq.read_table(path) for path in tmp_path.glob("joined*.parquet")]
+    written = pa.concat_tables(tables).sort_by("label").to_pydict()
+    assert written == {
+        "label": sorted(joined),
+        "area": [joined[k][0] for k in sorted(joined)],
+        "background": [joined[k][1] for k in sorted(joined)],
+    }

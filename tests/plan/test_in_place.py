@@ -163,6 +163,28 @@ def test_slabs_are_not_written_over_what_they_were_read_from(folder):
         _ = slabs | WriteSlabs(folder / "link.zarr", like=bv.open(VOXELS), overwrite=True)
 
 
+def test_two_steps_of_a_pipeline_do_not_write_one_place(folder):
+    """This is refused when the pipeline is built; one step may be applied twice."""
+    volume = bv.open(VOXELS)
+    out = folder / "both.zarr"
+    pipeline = beam.Pipeline()
+    slabs = pipeline | ReadSlabs(volume)
+    some = WriteSlabs(out, partial=True)
+    _ = slabs | "One" >> some
+    _ = slabs | "Again" >> some
+    also = r"the step 'One' of this pipeline also writes .*both.zarr/?; write to another path, or Flatten"
+    with pytest.raises(ValueError, match=f"^WriteSlabs: {also}".replace("One", "(One|Again)")):
+        _ = slabs | "Two" >> WriteSlabs(out, partial=True)
+    with pytest.raises(ValueError, match=r"^WriteSlabs: the step"):
+        _ = slabs | "Three" >> WriteSlabs(out, like=volume, overwrite=True)
+    with pytest.raises(ValueError, match=r"^Compute: the step"):
+        _ = pipeline | "Compute" >> bv.Compute(volume.to(out))
+    _ = pipeline | "Other" >> bv.Compute(volume.to(folder / "other.zarr"))
+    with pytest.raises(ValueError, match="the step 'Other' of this pipeline also writes"):
+        _ = slabs | "Four" >> WriteSlabs(folder / "other.zarr")
+    _ = slabs | "Each" >> WriteSlabs(lambda volume: str(out))  # only workers know the path
+
+
 def s3(path, **more):
     return {"driver": "s3", "bucket": "some-bucket", "path": path, **more}
 

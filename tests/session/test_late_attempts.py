@@ -313,6 +313,38 @@ def test_of_runs_that_begin_at_once_one_gets_the_place(tmp_path, overwrite, plac
     assert left == {journal.run_id}
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_ten_runs_with_one_journal_at_once(tmp_path, overwrite):
+    """One or more run, one after the other; the others end with one error, and write nothing."""
+    v = stored(tmp_path, membranes(SLAB))
+    start, came = threading.Barrier(10), {}
+
+    def run(k):
+        start.wait()
+        try:
+            target = (v + np.uint8(k)).to(tmp_path / f"out-{k}.zarr")
+            how = {"journal": tmp_path / "book", "overwrite": overwrite}
+            bv.compute(target, runner=None, progress=False, **how)
+            came[k] = None
+        except Exception as error:
+            came[k] = error
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert len(came) == 10 and None in came.values()
+    for k, error in came.items():
+        if error is None:
+            want = np.asarray(v) + np.uint8(k)
+            np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / f"out-{k}.zarr")), want)
+        else:
+            assert isinstance(error, Superseded | FileExistsError), error
+            assert "journal=" in str(error) and "book/" in str(error)
+            assert not (tmp_path / f"out-{k}.zarr").exists()
+
+
 def test_twins_of_the_first_step_at_once(tmp_path):
     """Each of eight, at the same time, finds the outputs ready when it is done."""
     bv.compute((bv.open(membranes()) + 1).to(tmp_path / "out.zarr", chunks=2), runner=None)

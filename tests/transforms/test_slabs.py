@@ -1,6 +1,8 @@
 """Slabs as elements: read, filtered and written one by one, with the whole volume's voxels."""
 
 import pickle
+import re
+import threading
 from dataclasses import replace
 
 import apache_beam as beam
@@ -21,6 +23,7 @@ from beam_volumes.transforms.steps.slabs import apply_stages, read_slab
 from beam_volumes.transforms.steps.write import write_slab
 from tests.tiers import examples
 from tests.transforms.trees import chunk_files, membranes, stored
+from tests.waiting import PATIENCE
 
 
 def slabs_of(volume, step, halo):
@@ -294,6 +297,37 @@ def test_a_late_slab_is_not_written_into_what_another_run_has_made_since(tmp_pat
     with pytest.raises(Superseded, match=r"slab \(2, 0, 0\): .* belongs to another run"):
         write_slab(slabs[1], write.sink, write.outputs.run_id)
     np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), np.asarray(em) + 1)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_of_two_pipelines_that_write_parts_of_a_volume_at_once_one_fails(tmp_path, known):
+    """The parts of the other are complete, and nothing else is written."""
+    em = bv.open(np.maximum(membranes((8, 8, 8)), 1))
+    start, came = threading.Barrier(2), {}
+
+    def pipeline(k):
+        p = beam.Pipeline("FnApiRunner")
+        slabs = p | bv.ReadSlabs(em, depth=2) | beam.Filter(lambda pair: pair[0].z // 4 == k)
+        like = {"like": em} if known else {}
+        _ = slabs | bv.WriteSlabs(tmp_path / "out.zarr", partial=True, chunks=(2, 8, 8), **like)
+        return p
+
+    def run(k, p):
+        start.wait()
+        try:
+            came[k] = p.run().wait_until_finish()
+        except Exception as error:
+            came[k] = str(error)
+
+    threads = [threading.Thread(target=run, args=(k, pipeline(k))) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    (won,) = (k for k, result in came.items() if result == "DONE")
+    assert re.search("out.zarr.*(exists|has started to write it)", came[1 - won])
+    want = np.where(np.arange(8)[:, None, None] // 4 == won, np.asarray(em), 0)
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), want)
 
 
 def test_a_slab_is_its_data_for_numpy():

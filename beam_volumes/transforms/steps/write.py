@@ -38,7 +38,7 @@ from beam_volumes.transforms.steps.outputs import (
     one_kind,
 )
 from beam_volumes.transforms.steps.slabs import function_name, place_of
-from beam_volumes.transforms.waiting import in_global_window, windowed_as
+from beam_volumes.transforms.waiting import in_global_window, refuse_written_twice, windowed_as
 
 
 @with_input_types(GivenSlab)
@@ -75,9 +75,9 @@ class WriteSlabs(Excepting, beam.PTransform):
     Raises
     ------
     ValueError
-        If the output exists, or an earlier step reads it. In a worker, if a slab does not consist
-        of whole write units or differs from ``like`` in shape or dtype, or slabs are missing. The
-        message lists them.
+        If the output exists, an earlier step reads it, or another step writes it. In a worker, if a
+        slab does not consist of whole write units or differs from ``like`` in shape or dtype, or
+        slabs are missing. The message lists them.
 
     See Also
     --------
@@ -86,6 +86,9 @@ class WriteSlabs(Excepting, beam.PTransform):
 
     Notes
     -----
+    One step writes an output. If two pipelines write one place at once, one fails. To combine slabs
+    from several steps, flatten them first.
+
     With `with_exception_handling`, a slab that could not be written is returned as a failure and
     not counted as missing. If a previous step drops slabs, pass ``partial=True``.
 
@@ -132,11 +135,16 @@ class WriteSlabs(Excepting, beam.PTransform):
         if self.place is not None:
             self.outputs = replace(self.outputs, replaces=self.place.begun_run())
 
+    @property
+    def written(self) -> list[Sink]:
+        """The one output; of outputs for each volume, workers find the places."""
+        return [] if self.place is None else [self.place]
+
     def expand(self, slabs: beam.PCollection[Any]) -> Any:
         steps = list(_steps_before(slabs))
         inputs = _read_by(steps)
-        if self.place is not None:
-            check_in_place(inputs, [self.place])
+        check_in_place(inputs, self.written)
+        refuse_written_twice(slabs.pipeline, self, self.written)
         if self.sink is None:
             return self._by_kind(slabs, inputs)
         sink, outputs = self.sink, self.outputs

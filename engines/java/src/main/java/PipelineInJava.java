@@ -1,7 +1,13 @@
+import java.io.File;
+import org.apache.avro.generic.GenericRecord;
 import org.apache.beam.fn.harness.ExternalWorkerService;
 import org.apache.beam.model.pipeline.v1.ExternalTransforms.SchemaTransformPayload;
 import org.apache.beam.sdk.Pipeline;
 import org.apache.beam.sdk.coders.RowCoder;
+import org.apache.beam.sdk.extensions.avro.coders.AvroCoder;
+import org.apache.beam.sdk.extensions.avro.schemas.utils.AvroUtils;
+import org.apache.beam.sdk.io.FileIO;
+import org.apache.beam.sdk.io.parquet.ParquetIO;
 import org.apache.beam.sdk.options.Description;
 import org.apache.beam.sdk.options.PipelineOptions;
 import org.apache.beam.sdk.options.PipelineOptionsFactory;
@@ -27,6 +33,7 @@ import org.apache.beam.sdk.values.PCollectionList;
 import org.apache.beam.sdk.values.PInput;
 import org.apache.beam.sdk.values.Row;
 import org.apache.beam.sdk.values.TupleTag;
+import org.apache.beam.sdk.values.TypeDescriptor;
 import org.apache.beam.sdk.values.TypeDescriptors;
 import org.apache.beam.vendor.grpc.v1p69p0.com.google.protobuf.ByteString;
 
@@ -37,7 +44,7 @@ import org.apache.beam.vendor.grpc.v1p69p0.com.google.protobuf.ByteString;
  * beam-volumes expansion-service --port 8097 &
  * prism --job_port=8073 &
  * java -jar target/java-pipeline.jar --runner=PortableRunner --jobEndpoint=localhost:8073 \
- *   --expansion=localhost:8097 --input=em.zarr --output=cells.zarr
+ *   --expansion=localhost:8097 --input=em.zarr --output=cells.zarr --table=cells
  * </pre>
  */
 public class PipelineInJava {
@@ -57,6 +64,11 @@ public class PipelineInJava {
     String getOutput();
 
     void setOutput(String value);
+
+    @Description("Where the joined table is written as Parquet: the start of its files' names. Not written by default")
+    String getTable();
+
+    void setTable(String value);
   }
 
   static final FieldType NUMBERS = FieldType.array(FieldType.INT64);
@@ -208,19 +220,54 @@ public class PipelineInJava {
         .apply("Print both", printing("both", pair -> pair.getKey() + " " + pair.getValue()));
     TupleTag<Double> left = new TupleTag<>();
     TupleTag<Double> right = new TupleTag<>();
-    KeyedPCollectionTuple.of(left, areas)
-        .and(right, background)
-        .apply("Join", CoGroupByKey.create())
-        .apply(
-            "Print joined",
-            printing(
-                "joined",
-                pair ->
-                    pair.getKey()
-                        + " "
-                        + pair.getValue().getOnly(left, 0.0)
-                        + " "
-                        + pair.getValue().getOnly(right, 0.0)));
+    Schema joined =
+        Schema.builder()
+            .addInt64Field("label")
+            .addDoubleField("area")
+            .addDoubleField("background")
+            .build();
+    PCollection<Row> rows =
+        KeyedPCollectionTuple.of(left, areas)
+            .and(right, background)
+            .apply("Join", CoGroupByKey.create())
+            .apply(
+                "Joined rows",
+                MapElements.into(TypeDescriptors.rows())
+                    .via(
+                        pair ->
+                            Row.withSchema(joined)
+                                .addValues(
+                                    pair.getKey(),
+                                    pair.getValue().getOnly(left, 0.0),
+                                    pair.getValue().getOnly(right, 0.0))
+                                .build()))
+            .setRowSchema(joined);
+    rows.apply(
+        "Print joined",
+        printing(
+            "joined",
+            row ->
+                row.getInt64("label")
+                    + " "
+                    + row.getDouble("area")
+                    + " "
+                    + row.getDouble("background")));
+    if (options.getTable() != null) {
+      File files = new File(options.getTable());
+      org.apache.avro.Schema parquet = AvroUtils.toAvroSchema(joined);
+      rows.apply(
+              "Records",
+              MapElements.into(TypeDescriptor.of(GenericRecord.class))
+                  .via(AvroUtils.getRowToGenericRecordFunction(parquet)))
+          .setCoder(AvroCoder.of(parquet))
+          .apply(
+              "Parquet",
+              FileIO.<GenericRecord>write()
+                  .via(ParquetIO.sink(parquet))
+                  .to(files.getParent())
+                  .withPrefix(files.getName())
+                  .withSuffix(".parquet"));
+    }
 
     System.out.println(pipeline.run().waitUntilFinish());
     System.exit(0);
