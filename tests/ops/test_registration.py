@@ -476,7 +476,7 @@ def test_tiles_of_one_plane_are_compared_with_few_others(side):
     from beam_volumes.ops.geometry.registration.tiles import _candidates
 
     low = np.array(list(itertools.product([0], range(side), range(side)))) * [1, 90, 900.0]
-    assert sum(len(i) for i, _ in _candidates(low, low + [30, 100, 1000])) < 5 * len(low)
+    assert sum(len(i) for i, _ in _candidates(low, low + np.array([30, 100, 1000]))) < 5 * len(low)
 
 
 def test_overlaps_of_boxes_of_any_sizes():
