@@ -251,7 +251,7 @@ class Ranked(Numbered):
     of: NearbyStep
     maximum: int | None = None
 
-    def columns(self, taken: Columns, first: int, *_: int) -> Columns:
+    def columns(self, taken: Columns, first: int, earlier: int = 0) -> Columns:
         columns = self.of.ranked(taken)
         count = len(taken["place"])
         if self.maximum is not None:
@@ -299,7 +299,7 @@ class PeaksOfLabels(Peaks):
     peak.
     """
 
-    entries = ("peaks", "regions")
+    entries = ("peaks", "regions")  # type: ignore[assignment]
     kinds = 1
 
     @property
@@ -359,7 +359,8 @@ class RankedOfLabels(Ranked):
         """The rows that remain, and the label and number of rows of the first and the last label."""
         labels, sizes = np.unique(taken["label"], return_counts=True)
         ends = [(int(labels[k]), int(sizes[k])) for k in ((0, -1) if len(labels) else ())]
-        return int(sizes.clip(max=self.each).sum()), ends
+        remaining = sizes if self.each is None else np.minimum(sizes, self.each)
+        return int(remaining.sum()), ends
 
     def firsts(self, sizes: Iterable[Any]) -> Iterator[tuple[int, ...]]:
         first, label, rows = self.first, None, 0

@@ -188,9 +188,9 @@ def peak_local_max(
     found = Table(then(RankedOfLabels(name, of_labels, None, each), [spaced], name))
     if count is None:
         return found
-    highest = Ranked(name, PeaksAmongLabels(*how), count)
-    fewer = Table(then(highest, [Table(then(highest.of, [found], name))], name))
-    return Table(then(FirstIfFew(name, count, highest), [found, fewer], name))
+    numbered = Ranked(name, PeaksAmongLabels(*how), count)
+    fewer = Table(then(numbered, [Table(then(numbered.of, [found], name))], name))
+    return Table(then(FirstIfFew(name, count, numbered), [found, fewer], name))
 
 
 def ranked(step: NearbyStep, tables: Sequence[Table], maximum: int | None = None) -> Table:

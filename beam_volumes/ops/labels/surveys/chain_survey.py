@@ -232,10 +232,10 @@ def then(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier
     steps: dict[tuple[str, tuple[int, ...]], TableStep] = {}
     ends: list[int] = []
     for c in chains:
-        at = [place[_key(*one)] for one in zip(c.sources, c.operands, strict=True)]
-        for own, inputs in zip(c.steps, c.inputs, strict=True):
-            known = own.token(), tuple(at[i] for i in inputs)
-            steps.setdefault(known, own)
+        at = [place[_key(*own)] for own in zip(c.sources, c.operands, strict=True)]
+        for one, needed in zip(c.steps, c.inputs, strict=True):
+            known = one.token(), tuple(at[i] for i in needed)
+            steps.setdefault(known, one)
             at.append(len(sources) + [*steps].index(known))
         ends.append(at[-1] if c.steps else at[0])
     nodes: dict[str, Node] = {n.token: n for _, some in sources.values() for n in some}
@@ -254,7 +254,7 @@ def then(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier
         tuple(s for s, _ in sources.values()),
         tuple(tuple(places[n.token] for n in some) for _, some in sources.values()),
         (*steps.values(), step),
-        (*(inputs for _, inputs in steps), tuple(ends)),
+        (*(needed for _, needed in steps), tuple(ends)),
     )
     return Barrier.of(chain, tuple(nodes.values()))
 
