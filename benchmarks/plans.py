@@ -51,6 +51,10 @@ def operations(v: bv.Volume, affinities: bv.Volume) -> Iterator[tuple[str, Calla
     yield "watershed", lambda: bv.watershed(v)
     yield "watershed with markers", lambda: bv.watershed(v, bv.label(v < 20))
     yield "peak_local_max", lambda: bv.peak_local_max(v, min_distance=5)
+    yield (
+        "peak_local_max of labels",
+        lambda: bv.peak_local_max(v, min_distance=5, labels=v, num_peaks=1e6),
+    )
     yield "blob_log", lambda: bv.blob_log(v, max_sigma=5, num_sigma=3)
     yield "watershed_affinities", fragments
     yield "agglomerate", lambda: bv.agglomerate(basins, threshold=128)

@@ -7,6 +7,10 @@ set the assumed costs: the latency of a request, the requests per second of a bu
 runner between two rounds. The simulation assigns slabs of different length to workers; some slabs take ten
 times as long, and some workers die. All else is added up. For each size it prints the time and the
 bottleneck. No cluster of this size has been tested.
+
+With ``--alone``, it measures steps of one process, which more workers do not shorten: for 10^5 and
+10^6 slabs, objects, tiles or slices. Each line has its own process. No voxels are computed: made records,
+links and tables go through the package's own code. Seconds are of a processor.
 """
 
 from __future__ import annotations
@@ -16,22 +20,45 @@ import heapq
 import math
 import os
 import platform
+import resource
+import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.across.rounds.components import component_flow
-from beam_volumes.base.geometry import Grid
+from beam_volumes.across.rounds.cutting import Cutting
+from beam_volumes.across.rounds.flow import Flow, run
+from beam_volumes.base.geometry import Box, Grid
+from beam_volumes.drive.compute import plan_run
+from beam_volumes.ops.filters.classification.forests import of_trained
+from beam_volumes.ops.geometry.registration.images import Link
+from beam_volumes.ops.geometry.registration.sequences import ImagePairs
+from beam_volumes.ops.geometry.registration.tiles import TilePairs
+from beam_volumes.ops.labels.tracking import _Objects, _tracks
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal, run_folder
+from beam_volumes.runs.journal import Tally
+from beam_volumes.runs.manifest import Manifest
+from beam_volumes.runs.record import Record
+from beam_volumes.runs.verify import Check, Findings
+from beam_volumes.session import clearing
+from beam_volumes.session.begin import begin
+from beam_volumes.session.local import Spill
+from beam_volumes.storage.places.place import url
 from beam_volumes.transforms.passes import _SPREAD as SPREAD
 from beam_volumes.transforms.rounds import pieces
+from beam_volumes.transforms.steps.register import _numbers, _solved
 
 sys.path.insert(0, str(Path(__file__).parent))
 from merge import SIDE, made_up
@@ -183,6 +210,196 @@ def look(slabs: int, workers: int, costs: Costs) -> float:
     return open_folders * (costs.latency + costs.listing) / min(LANES, open_folders)
 
 
+class Steps:
+    """Prints the processor time of steps, and the peak memory after each."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.row = f"| {name} | {size:,} |"
+
+    @contextmanager
+    def __call__(self, step: str) -> Iterator[None]:
+        begun = time.process_time()
+        yield
+        seconds = time.process_time() - begun
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{self.row} {step} | {seconds:.2f} | {peak:.0f} |", flush=True)
+
+
+def alone_journal(slabs: int, steps: Steps, folder: str) -> None:
+    """The listings of the driver: records are 3 objects for each slab of a pass, with starts and chunks."""
+    journal = Journal.create(f"{folder}/journal", Manifest("run", {}, [{"slabs": slabs}]))
+    journal.write_record(0, 0, Record(0, Box((0, 0, 0), (1, 1, 1))))
+    own = Path(url(journal.own).removeprefix("file://")) / "records"
+    data = (own / "0-000000" / f"{0:09d}").read_bytes()
+    for slab in range(1, slabs):
+        if slab % FOLDER == 0:
+            (own / f"0-{slab // FOLDER:06d}").mkdir()
+        (own / f"0-{slab // FOLDER:06d}" / f"{slab:09d}").write_bytes(data)
+    tally = Tally(journal, 0, slabs)
+    with steps("list all records"):
+        assert tally.update().done == slabs
+    with steps("list again"):
+        tally.update()
+    with steps("read 1,000 records"):
+        assert len(list(journal.read_records(0, range(1000)))) == 1000
+
+
+def alone_overwrite(slabs: int, steps: Steps, folder: str) -> None:
+    """The plan, the first step, and one of the parts that workers delete; each slab had a chunk."""
+    v = bv.open(np.zeros((round(slabs ** (1 / 3)),) * 3, "u1"))
+    options = RunOptions(runner=None, slab=(1, 1, 1))
+    begin(plan_run([v.to(f"{folder}/o.zarr", chunks=(1, 1, 1))], options), options).prepare()
+    with steps("plan again"):
+        options = RunOptions(runner=None, slab=(2, 1, 1), overwrite=True)
+        plan = plan_run([v.to(f"{folder}/o.zarr", chunks=(2, 1, 1))], options)
+    with steps("first step"):
+        session = begin(plan, options)
+        session.prepare()
+    with steps("count parts"):
+        parts = clearing.count(session)
+    with steps(f"delete the last of {parts:,} parts"):
+        clearing.delete(session, parts - 1)
+    with steps("end"):
+        clearing.end(session)
+
+
+def alone_verify(slabs: int, steps: Steps, folder: str) -> None:
+    """The report of all items, from made findings."""
+    Journal.create(
+        f"{folder}/journal",
+        Manifest("run", {}, [{"slabs": slabs, "folds": [], "surveys": [], "outputs": []}]),
+    )
+    check = Check.of(f"{folder}/journal")
+    found = Findings(slabs=1, written=8, recorded={"out": 8}).to_json()
+    with steps(f"report of {len(check):,} items"):
+        assert not list(check.report(Findings.from_json(found) for _ in range(len(check))))
+
+
+def alone_cut(slabs: int, steps: Steps, folder: str) -> None:
+    """The largest step of `cut`, with ten merges for each slab; neighbours merge."""
+    step = Cutting("cut", None)
+    count, shard, largest = 10 * slabs, 1 << 16, 0.0
+    seconds: dict[str, float] = defaultdict(float)
+
+    def timed(r: Any) -> Any:
+        def stepped(key: Any, values: list[Any]) -> Iterator[Any]:
+            nonlocal largest
+            begun = time.process_time()
+            sent = list(r.step(key, values))
+            took = time.process_time() - begun
+            seconds[r.name], largest = seconds[r.name] + took, max(largest, took)
+            return iter(sent)
+
+        return SimpleNamespace(name=r.name, to=r.to, step=stepped)
+
+    flow = step.flow()
+    rng = np.random.default_rng(0)
+    with Spill() as spill:
+        shards = []
+        for k, first in enumerate(range(0, count, shard)):
+            a = np.arange(first + 1, min(first + shard, count) + 1, dtype=np.uint64)
+            a = a[rng.random(len(a)) < 0.8]
+            columns = {"label_a": a, "label_b": a + np.uint64(1), "score": rng.random(len(a))}
+            shards.append(((k,), spill.keep(columns | {"size": np.ones(len(a), np.int64)})))
+        with steps("all rounds"):
+            run(Flow(tuple(map(timed, flow.rounds)), flow.ports), shards, spill.group, spill.keep)
+    print(f"{steps.row} largest step | {largest:.2f} | |")
+
+
+def alone_tiles(tiles: int, steps: Steps, folder: str) -> None:
+    """`RegisterTiles` in one plane of tiles of three axes: 5 % of links are wrong."""
+    side, rng = round(tiles**0.5), np.random.default_rng(0)
+    one = bv.open(np.zeros((10, 100, 100), "u1"))
+    grid = np.stack(np.unravel_index(np.arange(side**2), (1, side, side)), axis=1) * 90.0
+    every = TilePairs.of([one] * side**2, grid, "translation", 20.0, "simulate")
+    with steps("pairs"):
+        pairs = every.pairs
+    true, found = grid + rng.uniform(-8, 8, grid.shape), []
+    for i, j in pairs:
+        shift = true[j] - true[i] + rng.normal(0, 0.1, 3)
+        if rng.random() < 0.05:
+            shift = grid[j] - grid[i] + rng.uniform(-20, 20, 3)
+        found.append(((i, j), _numbers(Link(np.eye(3), -shift, 0.8, 5e4, 40.0))))
+    with steps(f"solve {len(pairs):,} links"):
+        _solved(found, every, 0.5)
+
+
+def alone_slices(slices: int, steps: Steps, folder: str) -> None:
+    """`RegisterSlices`, shifts only: 2 % of links are wrong, 5 % of slices have none."""
+    pairs = ImagePairs.of(
+        "simulate", "z", ("y", "x"), slices, (64, 64), 1, None, model="translation",
+        method="intensity", neighbours=3, reference=None, skip=(), max_shift=None, min_quality=0.3,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    true, bad, found = rng.uniform(-8, 8, (slices, 2)), rng.random(slices) < 0.05, {}
+    for i in range(slices):
+        for j in range(i + 1, min(i + 4, slices)):
+            shift = true[j] - true[i] + rng.normal(0, 0.1, 2)
+            shift += rng.uniform(-30, 30, 2) * (rng.random() < 0.02)
+            found[i, j] = Link(np.eye(2), -shift, 0.1 if bad[i] or bad[j] else 0.8, 4e3, 40.0)
+    with steps(f"solve {len(found):,} links"):
+        pairs.solved(found)
+
+
+def alone_tracks(count: int, steps: Steps, folder: str) -> None:
+    """`track` of objects at ten time points, with divisions and gaps."""
+    each, rng = count // 10, np.random.default_rng(0)
+    at = rng.uniform(0, 10 * each**0.5, (each, 2))
+    centres = np.concatenate([at + rng.normal(0, 1.5 * t**0.5, at.shape) for t in range(10)])
+    rows = {"t": np.repeat(np.arange(10), each), "label": np.tile(np.arange(1, each + 1), 10)}
+    rows |= {"num_pixels": np.full(10 * each, 9)}
+    rows |= {f"centroid-{k}": column for k, column in enumerate(centres.T)}
+    objects = _Objects(rows, np.arange(11) * each)
+    with steps("pairs"):
+        pairs = [objects.near(lag, 5.0) for lag in (1, 2)]
+    with steps(f"assign {sum(len(p[0]) for p in pairs):,} pairs"):
+        objects.table(*_tracks(objects, pairs, True))
+
+
+def alone_forest(examples: int, steps: Steps, folder: str) -> None:
+    """`pixel_classifier`: the default forest of examples with nine features."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(examples, 9)).astype(np.float32)
+    classes = 1 + (samples[:, 0] + rng.normal(size=examples) > 0)
+    forest = RandomForestClassifier(100, max_depth=20, random_state=0, n_jobs=-1)
+    with steps("fit, by scikit-learn"):
+        forest.fit(samples, classes)
+    with steps("convert"):
+        of_trained(forest, [str(k) for k in range(9)], "simulate")
+
+
+def alone_requests(slabs: int, steps: Steps, folder: str) -> None:
+    """Requests of 10,000 workers, and what stores document: S3 for each prefix, GCS at the begin."""
+    # S3: 3,500 writes and 5,500 reads a second for each prefix, which it splits under load. GCS: 1,000
+    # writes and 5,000 reads at first, twice as many every 20 minutes.
+    workers, slab_seconds, chunks = 10_000, 7.0, 8
+    writes, reads = (workers * n / slab_seconds for n in (chunks + 2, chunks + 3))
+    prefixes = math.ceil(max(writes / 3500, reads / 5500))
+    minutes = 20 * math.ceil(math.log2(max(1, writes / 1000, reads / 5000)))
+    seconds = slabs * slab_seconds / workers
+    print(
+        f"{steps.row} {writes:,.0f} writes and {reads:,.0f} reads a second for {seconds:,.0f} s: "
+        f"{prefixes} prefixes of S3, GCS after {minutes} minutes | | |"
+    )
+
+
+#: By name; a step of tiles has a tenth of them.
+ALONE = {name[6:]: f for name, f in globals().items() if name.startswith("alone_")}
+
+
+def alone(names: list[str], sizes: list[int]) -> None:
+    """Each simulation and size in its own process."""
+    print(
+        "| simulation | size | step | processor, s | peak, MiB |\n| --- | --- | --- | --- | --- |"
+    )
+    for name in names or ALONE:
+        for size in sizes:
+            given = [sys.executable, __file__, "--measure", name, str(size)]
+            subprocess.run(given, check=True, timeout=600)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -197,7 +414,19 @@ def main() -> None:
         "--between-rounds", type=float, default=5, help="seconds of a runner's shuffle"
     )
     parser.add_argument("--chunks", type=int, default=16, help="read and written by a slab")
+    parser.add_argument("--alone", nargs="*", help="steps of one process: all, or by name")
+    parser.add_argument("--sizes", type=float, nargs="+", default=[1e5, 1e6], help="of --alone")
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.measure:
+        name, size = args.measure[0], int(args.measure[1])
+        size = size // 10 if name == "tiles" else size
+        with tempfile.TemporaryDirectory() as folder:
+            ALONE[name](size, Steps(name, size), folder)
+        return
+    if args.alone is not None:
+        alone(args.alone, list(map(int, args.sizes)))
+        return
     costs = measured(args)
     print(
         f"{platform.processor() or platform.machine()}, Python {platform.python_version()}; load "

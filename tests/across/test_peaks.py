@@ -1,5 +1,6 @@
 """Peaks and blobs in a tree over ranges of positions, compared with one step."""
 
+import functools
 import itertools
 import tracemalloc
 
@@ -10,13 +11,20 @@ from hypothesis import strategies as st
 
 from beam_volumes.across.rounds import extrema
 from beam_volumes.across.rounds.blobs import Blobs, without_overlapping
-from beam_volumes.across.rounds.extrema import NearbyStep, Peaks, Ranked
+from beam_volumes.across.rounds.extrema import (
+    NearbyStep,
+    Peaks,
+    PeaksOfLabels,
+    Ranked,
+    RankedOfLabels,
+)
 from beam_volumes.across.rounds.flow import run
+from beam_volumes.across.rounds.tables import table_flow
 
 SHAPES = st.sampled_from([(40, 6, 7), (300, 5), (1, 30, 30), (7, 1, 1), (2000,), (12, 12, 12)])
 
 
-def result(step, tables, order, cuts, leaf, radix=3, depth=3, maximum=None):
+def result(step, tables, order, cuts, leaf, radix=3, depth=3, maximum=None, then=Ranked):
     """The columns of a step whose tables arrive in shards, in any order."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in dict(leaf=leaf, radix=radix, depth=depth).items():
@@ -41,7 +49,8 @@ def result(step, tables, order, cuts, leaf, radix=3, depth=3, maximum=None):
             for key in [*groups][:: order.choice([-1, 1])]:
                 for address, to, value in r.step(key, groups[key]):
                     boxes[address].append((to, value))
-    ranked = run(Ranked("ranked", step, maximum).flow(), sorted(dict(boxes["rows"]).items()))
+    own = (None, maximum) if then is RankedOfLabels else (maximum,)
+    ranked = run(then("ranked", step, *own).flow(), sorted(dict(boxes["rows"]).items()))
     shards = [rows for _, rows in sorted(ranked["rows"], key=lambda one: one[0])]
     return {name: np.concatenate([rows[name] for rows in shards]) for name in shards[0]}
 
@@ -78,6 +87,39 @@ def test_peaks_do_not_depend_on_the_ranges(
         assert found["rank"].tolist() == list(range(1, len(expected) + 1))
         places = np.stack([found[a] for a in axes], axis=1)
         assert places.tolist() == expected
+
+
+@given(
+    st.integers(0, 2**32), SHAPES, st.sampled_from(["u1", "u8", "i4", "f4", "f8"]),
+    st.sampled_from([0.0, 0.02, 0.3, 1.0]), st.integers(1, 5), st.sampled_from([1, 1.5, 2, np.inf]),
+    st.sampled_from([None, None, 0, 1, 7]), st.sampled_from([1, 3, 1000]), st.booleans(),
+)  # fmt: skip
+def test_peaks_of_labels_do_not_depend_on_the_ranges(
+    seed, shape, dtype, density, distance, p, each, labels, is_anisotropic
+):
+    rng = np.random.default_rng(seed)
+    distances = (distance,)
+    if is_anisotropic and len(shape) > 1:
+        distances = tuple(rng.integers(0, 6, len(shape)).tolist())
+        distances = distances if len({*distances}) > 1 else distances[:1]
+    axes = tuple("zyx"[-len(shape) :])
+    step = PeaksOfLabels("peaks", shape, axes, np.dtype(dtype), distances, float(p), None)
+    (peaks,) = tables_of(rng, shape, dtype, 1, density)
+    region = rng.integers(1, labels + 1, len(peaks["label"])) * 2**50
+    around = {"label": peaks["label"], "intensity_max": region.astype("u8")}
+    expected = [
+        [label, *place]
+        for label in np.unique(region)
+        for place in reference(step, {n: c[region == label] for n, c in peaks.items()}, each)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        for rows in (3, 1 << 15):  # labels in several shards
+            patch.setattr(extrema, "table_flow", functools.partial(table_flow, rows=rows))
+            for leaf in (1, 8, 10**6):
+                how = dict(maximum=each, then=RankedOfLabels)
+                found = result(step, [peaks, around], rng, rng.integers(0, 500, 3), leaf, **how)
+                assert found["rank"].tolist() == list(range(1, len(expected) + 1))
+                assert np.stack([found[a] for a in ("label", *axes)], axis=1).tolist() == expected
 
 
 def reference(step, table, maximum):
@@ -137,12 +179,13 @@ def test_blobs_do_not_depend_on_the_ranges(seed, shape, density, overlap, scales
             assert np.array_equal(found[name], column), name
 
 
+@pytest.mark.parametrize("kind", [Peaks, PeaksOfLabels])
 @pytest.mark.parametrize("length", [4_000, 16_000])
-def test_a_node_only_has_the_peaks_near_the_ends_of_its_children(length, monkeypatch):
+def test_a_node_only_has_the_peaks_near_the_ends_of_its_children(kind, length, monkeypatch):
     """The largest step grows with the cross-section, not with the length."""
     shape, rng, sizes = (length, 4, 4), np.random.default_rng(0), []
 
-    class Counted(Peaks):
+    class Counted(kind):
         def decided(self, rows, is_open):
             sizes.append(len(rows))
             return super().decided(rows, is_open)
@@ -151,7 +194,17 @@ def test_a_node_only_has_the_peaks_near_the_ends_of_its_children(length, monkeyp
     step = Counted("peaks", shape, ("z", "y", "x"), np.dtype("f4"), (3,), np.inf, None)
     (table,) = tables_of(rng, shape, "f4", 1, 0.1)
     table["intensity_max"] = rng.random(len(table["label"])).astype("f4")
-    run(step.flow(), [((0,), table)])
+    around = table | {"intensity_max": rng.integers(1, 4, len(table["label"]))}
+    flow, boxes = step.flow(), {}
+    for entry, rows in zip(step.entries, (table, around), strict=False):
+        boxes[entry] = [((0,), rows)]
+    for r in flow.rounds:
+        groups = {}
+        for key, value in boxes.pop(r.name, []):
+            groups.setdefault(key, []).append(value)
+        for key, values in groups.items():
+            for address, to, value in r.step(key, values):
+                boxes.setdefault(address, []).append((to, value))
     assert len(sizes) > length / 500
     assert max(sizes) < 1000
 

@@ -470,6 +470,30 @@ def test_many_tiles_are_paired_quickly():
     assert len(pairs) == sum(np.prod([20 - abs(s) // 9 for s in step]) for step in steps)
 
 
+@pytest.mark.parametrize("side", [30, 60])
+def test_tiles_of_one_plane_are_compared_with_few_others(side):
+    """The number of comparisons grows with the tiles, along whichever axes they are."""
+    from beam_volumes.ops.geometry.registration.tiles import _candidates
+
+    low = np.array(list(itertools.product([0], range(side), range(side)))) * [1, 90, 900.0]
+    assert sum(len(i) for i, _ in _candidates(low, low + np.array([30, 100, 1000]))) < 5 * len(low)
+
+
+def test_overlaps_of_boxes_of_any_sizes():
+    from beam_volumes.ops.geometry.registration.tiles import overlapping
+
+    rng = np.random.default_rng(0)
+    for ndim, count in itertools.product((1, 2, 3), (1, 2, 60)):
+        low = rng.integers(-20, 20, (count, ndim))
+        high = low + rng.choice([1, 2, 3, 30], (count, ndim))
+        expected = [
+            (i, j)
+            for i, j in itertools.combinations(range(count), 2)
+            if (np.maximum(low[i], low[j]) < np.minimum(high[i], high[j])).all()
+        ]
+        assert overlapping(low.astype(float), high.astype(float)) == expected
+
+
 @pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
 @pytest.mark.parametrize("max_voxels", [1 << 21, 30_000])
 def test_two_volumes(model, max_voxels):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 import beam_volumes as bv
+from beam_volumes.ops.labels import tracking
 from beam_volumes.ops.labels.tracking import _UNLINKED, _assigned, _joined
 
 SIZE = (4.0, 1.0, 2.0)
@@ -103,6 +104,27 @@ def test_links_have_the_lowest_cost_of_all(seed):
     dense[n:, m:] = 0
     best = dense[linear_sum_assignment(dense)].sum() if n + m else 0
     assert np.isclose(costs[i, j].sum() + (n + m - 2 * len(i)) * _UNLINKED / 2, best)
+
+
+def test_groups_of_objects_are_assigned_apart(monkeypatch):
+    """The time of an assignment grows with the square of its objects."""
+    rng, sizes = np.random.default_rng(0), []
+    a = np.repeat(np.arange(6000), 2)
+    pairs = a, a + np.tile([0, 1], 6000) * (a % 3 < 2), rng.random(len(a))
+    pairs = tuple(
+        each[np.unique(np.stack(pairs[:2]), axis=1, return_index=True)[1]] for each in pairs
+    )
+    matching = tracking.min_weight_full_bipartite_matching
+
+    def noted(graph):
+        sizes.append(graph.shape[0])
+        return matching(graph)
+
+    monkeypatch.setattr(tracking, "min_weight_full_bipartite_matching", noted)
+    apart = set(zip(*_assigned(pairs), strict=True))
+    assert len(sizes) > 5 and max(sizes) < 1010 and sum(sizes) == 6000
+    monkeypatch.setattr(tracking, "_BATCH", 10**9)
+    assert apart == set(zip(*_assigned(pairs), strict=True)) and sizes[-1] == 6000
 
 
 def test_errors_of_tracks():

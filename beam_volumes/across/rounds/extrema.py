@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,7 +32,6 @@ from beam_volumes.across.rounds.agglomeration import (
 )
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
-from beam_volumes.across.rounds.gathered import GatheredStep, Given
 from beam_volumes.across.rounds.ranks import Numbered
 from beam_volumes.across.rounds.records import RecordRows, Records
 from beam_volumes.across.rounds.tables import Columns, label_column, table_flow
@@ -101,6 +100,10 @@ class NearbyStep(TableStep):
         place = (labels - np.uint64(1)) * np.uint64(self.kinds) + np.uint64(number)
         heights = np.asarray(shard["intensity_max"])
         return self.rows.of(order=descending(heights), place=place, intensity=heights)
+
+    def joined(self, parts: Mapping[Key, Records]) -> Records:
+        """The rows of all messages to a node, by sender."""
+        return self.rows.merge([self.rows.empty(), *parts.values()])
 
     def positions(self, rows: Columns) -> np.ndarray:
         """The positions of rows, one row of coordinates for each."""
@@ -216,7 +219,7 @@ class _Decide(Round):
         of, (node,) = self.of, key
         parts = {sender: rest for sender, *rest in (v for v in values if v is not None)}
         self.check(sum(len(rows) for _, rows in parts.values()))
-        rows = of.rows.merge([of.rows.empty(), *(rows for _, rows in parts.values())])
+        rows = of.joined({sender: rows for sender, (_, rows) in parts.items()})
         # Ranges without rows may be missing: nothing there matters.
         spans = [span for span, _ in parts.values()]
         span = min((a for a, _ in spans), default=0), max((b for _, b in spans), default=0)
@@ -248,7 +251,7 @@ class Ranked(Numbered):
     of: NearbyStep
     maximum: int | None = None
 
-    def columns(self, taken: Columns, first: int) -> Columns:
+    def columns(self, taken: Columns, first: int, earlier: int = 0) -> Columns:
         columns = self.of.ranked(taken)
         count = len(taken["place"])
         if self.maximum is not None:
@@ -289,65 +292,179 @@ class Peaks(NearbyStep):
 
 
 @dataclass(frozen=True, eq=False)
-class PeaksOfLabels(GatheredStep):
-    """Peaks with a minimum distance from others of their label, in one step.
+class PeaksOfLabels(Peaks):
+    """Peaks with a minimum distance from others of their label, by label.
 
-    The inputs are tables of ``label``, the linear index of a voxel plus one, and ``intensity_max``: the
-    intensity, and the label around the peak.
+    The second input is a table of ``label`` as in the first one, and ``intensity_max``, the label around the
+    peak.
     """
 
-    shape: tuple[int, ...]  #: Shape of the volume.
-    axes: tuple[str, ...]  #: Names of the axes.
-    dtype: np.dtype  #: Dtype of intensities.
-    distance: tuple[int, ...]  #: As for `Peaks`.
-    p_norm: float
-    maximum: int | None  #: Maximum number of peaks.
-    each: int | None = None  #: Maximum number of peaks of a label.
-
-    gathered = "peaks"
-    remedy = ", or use a higher threshold or a larger min_distance"
-
-    @property
-    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
-        names = ("label", "intensity_max")
-        return {"peaks": (names, PEAK_BYTES), "regions": (names, 16)}
+    entries = ("peaks", "regions")  # type: ignore[assignment]
+    kinds = 1
 
     @property
     def rows(self) -> RecordRows:
-        places = tuple((axis, "<i8") for axis in self.axes)
-        return RecordRows((
-            *(("rank", "<u8"), ("label", "<u8")), *places, ("intensity", self.dtype.str)
-        ))  # fmt: skip
+        return _with_label(super().rows, 3)
 
-    def made(self, given: Given) -> Records:
-        labels, heights = given["peaks"]
-        order = np.lexsort((labels, descending(heights)))
-        labels, heights = labels[order], heights[order]
-        at = np.unravel_index(labels.astype(np.int64) - 1, self.shape)
-        places = np.stack(at, axis=1).reshape(-1, len(self.shape))
-        around, region = given["regions"]
-        region = region[np.argsort(around)[np.searchsorted(np.sort(around), labels)]]
-        chosen = self._of_regions(places, region)
-        columns = {
-            "label": region,
-            **dict(zip(self.axes, places.T, strict=True)),
-            "intensity": heights,
+    def taken(self, number: int, shard: Columns) -> Records:
+        places = label_column(shard, "label", self.name) - np.uint64(1)
+        given, nothing = np.asarray(shard["intensity_max"]), np.zeros(len(places))
+        if number:
+            return self.rows.of(label=given, order=nothing, place=places, intensity=nothing)
+        order = descending(given)
+        return self.rows.of(label=nothing, order=order, place=places, intensity=given)
+
+    def joined(self, parts: Mapping[Key, Records]) -> Records:
+        # Messages of an input have its number.
+        regions = [rows for (number, *_), rows in parts.items() if number == 1]
+        rows = super().joined({key: rows for key, rows in parts.items() if key[0] != 1})
+        if not regions:
+            return rows
+        around = {
+            name: np.concatenate([part.columns[name] for part in regions])
+            for name in ("place", "label")
         }
-        ranks = np.arange(1, len(chosen) + 1)
-        return self.rows.records({"rank": ranks} | {c: v[chosen] for c, v in columns.items()})
+        order = np.argsort(around["place"])
+        at = order[np.searchsorted(around["place"], rows.columns["place"], sorter=order)]
+        return super().joined({(): Records(rows.columns | {"label": around["label"][at]})})
 
-    def _spaced(self, places: np.ndarray, maximum: int | None) -> np.ndarray:
-        return spaced(places, self.distance, self.p_norm, maximum)[0]
+    def decided(self, rows: Records, is_open: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # Along one more axis, peaks of different labels are far from each other.
+        distance = self.distance if len(self.distance) == 1 else (*self.distance, 1)
+        _, number = np.unique(rows.columns["label"], return_inverse=True)
+        apart = 2 * distance[-1] * number.reshape(-1, 1)
+        places = np.concatenate([self.positions(rows.columns), apart], axis=1)
+        return spaced(places, distance, self.p_norm, None, is_open)
 
-    def _of_regions(self, places: np.ndarray, region: np.ndarray) -> np.ndarray:
-        """Return the peaks of each label, by label; or the highest if there are too many."""
-        by_label = np.argsort(region, kind="stable")
-        groups = np.split(by_label, np.flatnonzero(np.diff(region[by_label])) + 1)
-        chosen = np.concatenate([some[self._spaced(places[some], self.each)] for some in groups])
-        if self.maximum is None or len(chosen) <= self.maximum:
-            return chosen
-        chosen.sort()  # from the highest on
-        return chosen[self._spaced(places[chosen], self.maximum)]
+    def ranked(self, rows: Columns) -> Columns:
+        return {"label": rows["label"], **super().ranked(rows)}
+
+    def most_rows(self, rows: Sequence[int]) -> int:
+        return rows[0]
+
+    def gathered_bytes(self, rows: Sequence[int]) -> int:
+        return super().gathered_bytes(rows[:1])
+
+    def most_bytes(self, rows: Sequence[int]) -> int:
+        return super().most_bytes(rows[:1])
+
+
+@dataclass(frozen=True, eq=False)
+class RankedOfLabels(Ranked):
+    """The rows of `PeaksOfLabels` with their ranks, up to a maximum for each label."""
+
+    each: int | None = None
+
+    def size(self, taken: Columns) -> Any:
+        """The rows that remain, and the label and number of rows of the first and the last label."""
+        labels, sizes = np.unique(taken["label"], return_counts=True)
+        ends = [(int(labels[k]), int(sizes[k])) for k in ((0, -1) if len(labels) else ())]
+        remaining = sizes if self.each is None else np.minimum(sizes, self.each)
+        return int(remaining.sum()), ends
+
+    def firsts(self, sizes: Iterable[Any]) -> Iterator[tuple[int, ...]]:
+        first, label, rows = self.first, None, 0
+        for remaining, ends in sizes:
+            earlier = rows if ends and ends[0][0] == label else 0
+            yield first, earlier
+            first += remaining
+            if ends:
+                own = ends[0][1]
+                if self.each is not None:
+                    first -= min(own, self.each) - max(0, min(own, self.each - earlier))
+                rows = ends[1][1] + (earlier if ends[0][0] == ends[1][0] else 0)
+                label = ends[1][0]
+
+    def columns(self, taken: Columns, first: int, earlier: int = 0) -> Columns:
+        if self.each is not None:
+            labels = taken["label"]
+            number = np.arange(len(labels)) - np.searchsorted(labels, labels)
+            number[labels == labels[:1]] += earlier
+            taken = {name: column[number < self.each] for name, column in taken.items()}
+        return super().columns(taken, first)
+
+
+@dataclass(frozen=True, eq=False)
+class PeaksAmongLabels(Peaks):
+    """Peaks of labels with a minimum distance from all others, from the highest on."""
+
+    @property
+    def rows(self) -> RecordRows:
+        return _with_label(super().rows, 2)
+
+    def taken(self, number: int, shard: Columns) -> Records:
+        place = np.ravel_multi_index([shard[axis] for axis in self.axes], self.shape)
+        heights = shard["intensity"]
+        return self.rows.of(
+            order=descending(heights), place=place, intensity=heights, label=shard["label"]
+        )
+
+    def ranked(self, rows: Columns) -> Columns:
+        return {"label": rows["label"], **super().ranked(rows)}
+
+
+def _with_label(rows: RecordRows, keys: int) -> RecordRows:
+    """Rows with a label, by which they are sorted if there are three keys."""
+    label = (("label", "<u8"),)
+    names = (*label, *rows.names) if keys == 3 else (*rows.names, *label)
+    return RecordRows(names, labels=keys)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstIfFew(TableStep):
+    """The rows of the first table if it has at most ``maximum``, and otherwise of the second one."""
+
+    maximum: int
+    of: Ranked  #: The second table.
+
+    entries = ("first", "second")
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        return Flow(
+            (
+                *(_Offered(entry, ("few", "chosen")) for entry in self.entries),
+                _Few("few", ("chosen", "numbers"), self.maximum),
+                _Chosen("chosen", ("rows",)),
+            ),
+            ("rows", "numbers"),
+        )
+
+    def no_rows(self) -> Columns:
+        return self.of.no_rows()
+
+
+@dataclass(frozen=True, eq=False)
+class _Offered(Round):
+    """For a shard of either table: its number of rows; the rows wait."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        sender = (int(self.name == "second"), *key)
+        yield "few", (), (sender, len(values[0]["rank"]))
+        yield "chosen", sender, values[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Few(Round):
+    """Choose the table, and inform its shards."""
+
+    maximum: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        rows = dict(values)
+        total = sum(n for (table, *_), n in rows.items() if table == 0)
+        chosen = [sender for sender in rows if sender[0] == int(total > self.maximum)]
+        for sender in chosen:
+            yield "chosen", sender, True
+        yield "numbers", (), {"shards": len(chosen)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Chosen(Round):
+    """For a shard: its rows, if its table is chosen."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        if only(values, bool):
+            yield "rows", key[1:], only(values, dict)
 
 
 def norm(steps: np.ndarray, p: float) -> np.ndarray:

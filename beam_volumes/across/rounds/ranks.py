@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -29,6 +29,14 @@ class Numbered(TableStep):
         """The columns of a shard that `columns` needs."""
         return shard
 
+    def size(self, taken: Columns) -> Any:
+        """What `firsts` needs from a shard; its number of rows."""
+        return len(next(iter(taken.values())))
+
+    def firsts(self, sizes: Iterable[Any]) -> Iterator[tuple[int, ...]]:
+        """For each shard, in order, the arguments of `columns`."""
+        return ((first,) for first in accumulate(sizes, initial=self.first))
+
     def columns(self, taken: Columns, first: int) -> Columns:
         """The rows of a shard; ``first`` is the number of its first row."""
         raise NotImplementedError
@@ -37,7 +45,7 @@ class Numbered(TableStep):
         return Flow(
             (
                 _Rows("labels", ("total", "number"), self),
-                _Total("total", ("number", "numbers"), self.first),
+                _Total("total", ("number", "numbers"), self),
                 _Number("number", ("rows",), self),
             ),
             ("rows", "numbers"),
@@ -89,7 +97,7 @@ class _Rows(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         taken = self.of.taken(values[0])
-        yield "total", (), (key, len(next(iter(taken.values()))))
+        yield "total", (), (key, self.of.size(taken))
         yield "number", key, taken
 
 
@@ -97,11 +105,11 @@ class _Rows(Round):
 class _Total(Round):
     """Send the number of the first row to each shard."""
 
-    first: int
+    of: Numbered
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         shards = sorted(dict(values).items())
-        firsts = accumulate((count for _, count in shards), initial=self.first)
+        firsts = self.of.firsts([size for _, size in shards])
         for (shard, _), first in zip(shards, firsts, strict=False):
             yield "number", shard, first
         yield "numbers", (), {"shards": len(shards)}
@@ -114,4 +122,4 @@ class _Number(Round):
     of: Numbered
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        yield "rows", key, self.of.columns(only(values, dict), only(values, int))
+        yield "rows", key, self.of.columns(only(values, dict), *only(values, tuple))

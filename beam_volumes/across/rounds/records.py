@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from beam_volumes.across.rounds.tables import PAIR, Columns, RowKind, mixed
+from beam_volumes.across.rounds.tables import Columns, RowKind, mixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class RecordRows(RowKind):
     """
 
     names: tuple[tuple[str, str], ...]  #: Names and dtypes of the columns.
-    labels: int = 1  #: {1, 2}. Number of first columns that are labels.
+    labels: int = 1  #: Number of first columns that are labels.
     #: Columns that are added for rows with the same labels. Other columns are equal for them.
     added: tuple[str, ...] = ()
 
@@ -59,12 +59,15 @@ class RecordRows(RowKind):
         own = self._of_labels(part)
         if len(own) == 1:
             return own[0]
-        return np.ascontiguousarray(np.stack(own, axis=1)).view(PAIR)[:, 0]
+        kind = np.dtype([(name, np.uint64) for name, _ in self.names[: self.labels]])
+        return np.ascontiguousarray(np.stack(own, axis=1)).view(kind)[:, 0]
 
     def hashes(self, part: Records) -> np.ndarray:
         first, *more = self._of_labels(part)
         found = mixed(first)
-        return mixed(found ^ more[0]) if more else found
+        for label in more:
+            found = mixed(found ^ label)
+        return found
 
     def merge(self, parts: Iterable[Records]) -> Records:
         parts = list(parts)

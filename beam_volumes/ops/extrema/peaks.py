@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from beam_volumes.across.rounds.extrema import NearbyStep, Peaks, PeaksOfLabels, Ranked
+from beam_volumes.across.rounds.extrema import (
+    FirstIfFew,
+    NearbyStep,
+    Peaks,
+    PeaksAmongLabels,
+    PeaksOfLabels,
+    Ranked,
+    RankedOfLabels,
+)
 from beam_volumes.base.geometry import Halo
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.arithmetic import apply_ufunc
@@ -110,8 +118,8 @@ def peak_local_max(
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
     second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
     single intensity, only single voxels are peaks. Peaks are compared in a tree. The largest step
-    holds the peaks near the ends of some ranges of slices, about 300 bytes each, or all peaks of the
-    volume with ``labels``. If memory is too small for them, an error is raised.
+    holds the peaks near the ends of some ranges of slices, about 300 bytes each. If memory is too
+    small for them, an error is raised.
 
     References
     ----------
@@ -180,10 +188,17 @@ def peak_local_max(
     dtype = table.columns["intensity_max"]
     alike = distance if len(set(distance)) > 1 else distance[:1]
     how = name, shape, tuple(axes), dtype, alike, float(p_norm), count
-    if regions is not None:
-        around = extremes_of_labels(places, regions, "intensity_max")
-        return Table(then(PeaksOfLabels(*how, each), [table, around], name))
-    return ranked(Peaks(*how), [table], count)
+    if regions is None:
+        return ranked(Peaks(*how), [table], count)
+    around = extremes_of_labels(places, regions, "intensity_max")
+    of_labels = PeaksOfLabels(*how)
+    spaced = Table(then(of_labels, [table, around], name))
+    found = Table(then(RankedOfLabels(name, of_labels, None, each), [spaced], name))
+    if count is None:
+        return found
+    numbered = Ranked(name, PeaksAmongLabels(*how), count)
+    fewer = Table(then(numbered, [Table(then(numbered.of, [found], name))], name))
+    return Table(then(FirstIfFew(name, count, numbered), [found, fewer], name))
 
 
 def ranked(step: NearbyStep, tables: Sequence[Table], maximum: int | None = None) -> Table:

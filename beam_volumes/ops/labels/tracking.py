@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
 from scipy.spatial import cKDTree
 
 from beam_volumes.graph.table import ComputedTable
@@ -23,6 +23,8 @@ from beam_volumes.ops.parameters.docs import documented
 #: The cost of an object without a link; links cost up to 1.
 _UNLINKED = 1.05
 _MIN_IOU = 0.1
+#: Objects that are assigned at a time, in addition to a connected group: the time grows with their square.
+_BATCH = 1000
 #: Pairs of objects that are considered, of about 100 bytes each.
 _MAX_PAIRS = 50_000_000
 
@@ -212,12 +214,28 @@ def _joined(found: list[Pairs]) -> Pairs:
 
 def _assigned(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     """Return the links with the lowest sum of costs; every object is in at most one."""
-    a, b, costs = pairs
+    if not len(pairs[0]):
+        return pairs[:2]
+    # Groups of objects without pairs between them are independent.
+    a, b = np.unique(pairs[0], return_inverse=True), np.unique(pairs[1], return_inverse=True)
+    n, m = len(a[0]), len(b[0])
+    graph = coo_array((np.ones(len(a[1]), bool), (a[1], n + b[1])), (n + m, n + m))
+    _, group = connected_components(graph, directed=False)
+    batch = (np.cumsum(np.bincount(group[n:])) // _BATCH)[group[a[1]]]
+    order = np.argsort(batch, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(batch[order])) + 1)
+    found = [_assigned_together(*(each[part] for each in pairs)) for part in parts]
+    first, second = zip(*found, strict=True)
+    return np.concatenate(first), np.concatenate(second)
+
+
+def _assigned_together(
+    a: np.ndarray, b: np.ndarray, costs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the links of pairs, in one problem."""
     rows, row = np.unique(b, return_inverse=True)
     columns, column = np.unique(a, return_inverse=True)
     n, m = len(rows), len(columns)
-    if not n:
-        return a, b
     # A column of its own for each row without a link. All costs are raised by 1: 0 would be no edge.
     row = np.concatenate([row, np.arange(n)])
     column = np.concatenate([column, m + np.arange(n)])

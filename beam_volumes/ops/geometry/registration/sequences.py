@@ -756,8 +756,10 @@ def _with_nearest(found: Placed, links: Mapping[tuple[int, int], Link], referenc
     middle = links[found.used[0]].points.mean(axis=1)
     middles = found.matrices @ middle + found.places
     matrices, places = found.matrices.copy(), found.places.copy()
-    for k in set(np.flatnonzero(~is_linked).tolist()) - {reference}:
-        matrices[k] = matrices[linked[abs(linked - k).argmin()]]
-        between = [np.interp(k, linked, column) for column in middles[linked].T]
-        places[k] = between - matrices[k] @ middle
+    rest = np.flatnonzero(~is_linked & (np.arange(len(is_linked)) != reference))
+    after = np.searchsorted(linked, rest).clip(1, max(1, len(linked) - 1))
+    near, far = linked[after - 1], linked[np.minimum(after, len(linked) - 1)]
+    matrices[rest] = matrices[np.where(abs(near - rest) <= abs(far - rest), near, far)]
+    between = [np.interp(rest, linked, column) for column in middles[linked].T]
+    places[rest] = np.stack(between, axis=1) - matrices[rest] @ middle
     return replace(found, matrices=matrices, places=places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy import ndimage
+from scipy.spatial import cKDTree
 
 from beam_volumes.graph.options import reserved
 from beam_volumes.graph.spaces import shared_size
@@ -491,7 +492,7 @@ class TilePairs:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The pairs of tiles that overlap at their given positions, or touch."""
+        """The pairs of tiles that overlap at their given positions."""
         low = self.given
         shapes = np.array([v.shape for v in self.opened])
         high = low + shapes
@@ -780,15 +781,32 @@ def opened_tiles(tiles: Sequence[Any], name: str) -> list[Volume]:
 
 
 def overlapping(low: np.ndarray, high: np.ndarray) -> list[tuple[int, int]]:
-    """Return the pairs of boxes, (boxes, axes), that overlap or touch."""
-    order = np.argsort(low[:, 0], kind="stable")
-    result = []
-    for n, i in enumerate(order):
-        stop = np.searchsorted(low[order, 0], high[i, 0], "left")
-        others = order[n + 1 : stop]
-        near = (low[others] < high[i]).all(axis=1) & (high[others] > low[i]).all(axis=1)
-        result += [(min(i, j), max(i, j)) for j in others[near]]
-    return sorted((int(i), int(j)) for i, j in result)
+    """Return the pairs of boxes, (boxes, axes), that overlap.
+
+    >>> overlapping(np.array([[0, 0], [0, 5], [8, 8]]), np.array([[9, 6], [9, 7], [9, 9]]))
+    [(0, 1)]
+    """
+    found = [np.empty((0, 2), int)]
+    for i, j in _candidates(low, high):
+        near = ((low[i] < high[j]) & (low[j] < high[i])).all(axis=1)
+        found.append(np.sort(np.stack([i[near], j[near]], axis=1), axis=1))
+    return sorted(map(tuple, np.concatenate(found).tolist()))
+
+
+def _candidates(low: np.ndarray, high: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Return boxes with others near them that are not much larger, by the size of the first."""
+    half = (high - low) / 2
+    scale = np.maximum(half.mean(axis=0), np.finfo(float).tiny)
+    sizes, centres = (half / scale).max(axis=1), (low + half) / scale
+    kinds = np.frexp(sizes)[1]
+    for kind in np.unique(kinds):
+        own, known = np.flatnonzero(kinds == kind), np.flatnonzero(kinds <= kind)
+        reach = (1 + 1e-6) * (sizes[own] + sizes[own].max())
+        found = cKDTree(centres[known]).query_ball_point(centres[own], reach, p=np.inf)
+        i = np.repeat(own, [len(others) for others in found])
+        j = known[np.fromiter(itertools.chain.from_iterable(found), int, len(i))]
+        once = (kinds[j] < kind) | (i < j)
+        yield i[once], j[once]
 
 
 def _factors(shape: Sequence[int], limit: int | None = None) -> np.ndarray:

@@ -228,14 +228,15 @@ def then(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier
         for survey, own in zip(c.sources, c.operands, strict=True):
             sources.setdefault(_key(survey, own), (survey, own))
     place = {key: i for i, key in enumerate(sources)}
-    steps: list[TableStep] = []
-    numbers: list[tuple[int, ...]] = []
+    # A common step, too.
+    steps: dict[tuple[str, tuple[int, ...]], TableStep] = {}
     ends: list[int] = []
     for c in chains:
-        at = [place[_key(*one)] for one in zip(c.sources, c.operands, strict=True)]
-        at += range(len(sources) + len(steps), len(sources) + len(steps) + len(c.steps))
-        steps += c.steps
-        numbers += [tuple(at[i] for i in some) for some in c.inputs]
+        at = [place[_key(*own)] for own in zip(c.sources, c.operands, strict=True)]
+        for one, needed in zip(c.steps, c.inputs, strict=True):
+            known = one.token(), tuple(at[i] for i in needed)
+            steps.setdefault(known, one)
+            at.append(len(sources) + [*steps].index(known))
         ends.append(at[-1] if c.steps else at[0])
     nodes: dict[str, Node] = {n.token: n for _, some in sources.values() for n in some}
     shapes = {n.shape for n in nodes.values()}
@@ -252,8 +253,8 @@ def then(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier
         name,
         tuple(s for s, _ in sources.values()),
         tuple(tuple(places[n.token] for n in some) for _, some in sources.values()),
-        (*steps, step),
-        (*numbers, tuple(ends)),
+        (*steps.values(), step),
+        (*(needed for _, needed in steps), tuple(ends)),
     )
     return Barrier.of(chain, tuple(nodes.values()))
 
