@@ -35,6 +35,7 @@ from beam_volumes.sweep.devices import opened
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import Arena, gate
 from beam_volumes.sweep.writing import SlabResult
+from beam_volumes.version import __version__
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def sweep_slab(
     if session.journal is not None:
         record, failure = session.journal.look(pass_index, index, session.launch)
         if record is not None:
-            return pickle.loads(record.emission)
+            return _recorded(session, pass_index, record)
         if failure is not None:
             raise revived(failure)
     box = session.plan.passes[pass_index].grid.box(index)
@@ -90,7 +91,20 @@ def sweep_slab(
             record = _finished_meanwhile(session, pass_index, index)
             if record is None:
                 raise
-            return pickle.loads(record.emission)
+            return _recorded(session, pass_index, record)
+
+
+def _recorded(session: Session, pass_index: int, record: Record) -> SlabPartials:
+    """The partial results in a record; ValueError if different code wrote it."""
+    found: SlabPartials = pickle.loads(record.emission)
+    if found.states.keys() != merging.reductions_of(session.plan, pass_index).keys():
+        assert session.journal is not None
+        raise ValueError(
+            f"cannot resume {session.journal.url}: it was begun with different code of the same "
+            f"version, beam_volumes {__version__}: its records have different contents; continue "
+            "with that code, or start again with overwrite=True"
+        )
+    return found
 
 
 def _finished_meanwhile(session: Session, pass_index: int, index: int) -> Record | None:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -290,6 +291,38 @@ def test_a_plan_of_other_code_is_said(out, monkeypatch):
     said = rf"different code of the same version, beam_volumes {re.escape(__version__)}: its plan has no"
     for again in (lambda: compute(out, resume=True), lambda: resume(out, RunOptions())):
         with pytest.raises(ValueError, match=rf"{said} Program.steps; .* overwrite=True"):
+            again()
+
+
+def test_records_of_other_code_are_said(out, monkeypatch):
+    slab, target = slabs.sweep_slab, bv.label(ARRAY > 99)
+    quiet = {"runner": None, "slab": (4, 20, 24), "workers": 1, "progress": False}
+
+    def interrupted(session, pass_index, index, *args):
+        if index:
+            raise OSError("stopped")
+        return slab(session, pass_index, index, *args)
+
+    def run(**how):
+        bv.compute(target.to(out, chunks=(4, 20, 24)), **quiet, **how)
+
+    monkeypatch.setattr(slabs, "sweep_slab", interrupted)
+    with pytest.raises(OSError, match="stopped"):
+        run()
+    monkeypatch.setattr(slabs, "sweep_slab", slab)
+    loads = slabs.pickle.loads
+
+    def older(data):  # as code recorded it that named the load of a merge differently
+        found = loads(data)
+        states = {f"{token} load": state for token, state in found.states.items()}
+        return slabs.SlabPartials(states, found.summaries)
+
+    monkeypatch.setattr(slabs, "pickle", SimpleNamespace(loads=older))
+    said = (
+        rf"different code of the same version, beam_volumes {re.escape(__version__)}: its records"
+    )
+    for again in (lambda: run(resume=True), lambda: resume(out, RunOptions(runner=None))):
+        with pytest.raises(ValueError, match=rf"{said} .* overwrite=True"):
             again()
 
 

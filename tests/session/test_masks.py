@@ -284,3 +284,15 @@ HIDDEN = np.ma.masked_array(IMAGE, MASK)
 def test_masked_arrays_are_refused(use):
     with pytest.raises(TypeError, match=r"masked .* fill it"):
         use(HIDDEN)
+
+
+def test_bytes_of_an_array_that_are_viewed_as_bool_are_true_if_nonzero():
+    odd = np.array([[[0, 255, 2, 1], [0, 0, 7, 1]]], "u1").view(bool)
+    for array in (odd, odd[..., ::-1], np.broadcast_to(odd, (3, 2, 4))):
+        expected = array.view("u1") != 0
+        for function in (bv.count_nonzero, bv.sum, bv.mean):
+            assert float(function(array)) == float(function(expected))
+        assert np.asarray(bv.open(array)).view("u1").max() == 1
+        assert int(bv.regionprops_table(expected.astype("u1"), array)["intensity_sum"][0]) == int(
+            np.count_nonzero(expected)
+        )

@@ -194,6 +194,10 @@ def test_refusals():
         _summarise(bare, grid, survey)
     with pytest.raises(ValueError, match="on the same grid"):
         _summarise(other, Grid((6, 7, 8), (2, 7, 8)), survey)
+    with pytest.raises(
+        ValueError, match=r"from a volume of shape \(6, 7, 8\), .* shape \(7, 7, 8\)"
+    ):
+        _summarise(other, Grid((7, 7, 8), (3, 7, 8)), survey)
     key, summary = _summarise(other, grid, survey)
     ids = np.arange(len(summary.windows[0]), dtype="u4")
     answer = list(pieces(((ids,), (summary.digests[0] + 1,))))
@@ -213,6 +217,9 @@ def test_refusals():
         bv.LabelComponents(mask)
     with pytest.raises(ValueError, match="is not one of"):
         bv.LabelComponents(grid, measures=("volume",))
+    for background in ("x", [1]):
+        with pytest.raises(TypeError, match="is not a number or None"):
+            bv.LabelSlabs(grid, by_value=True, background=background)
     with pytest.raises(ValueError, match="but the labelled shape is"):
         bv.RelabelSlabs(mask[:5], label)
     with pytest.raises(ValueError, match="missing='lost'"):

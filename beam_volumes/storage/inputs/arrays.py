@@ -244,6 +244,8 @@ def open_array(array: np.ndarray, request: IndexRequest | None = None) -> Source
     view = view[(slice(None),) * first + shown]
     z, y, x = view.shape[first:]
     whole, file = _map_of(array), file_of(array)
+    if dtype.kind == "b" and whole is None and view.view(np.uint8).max(initial=0) > 1:
+        view = view.view(np.uint8) != 0  # bytes that are viewed as bool: nonzero is true
     place = None
     if whole is not None and file is not None and view.size:
         place = _place_of(view, whole, file)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -100,8 +101,11 @@ class LabelComponents(beam.PTransform):
     Raises
     ------
     ValueError
-        If a parameter is out of range. In a worker, if a slab lacks the plane above, or a summary
-        would be larger than 8 MiB. The message suggests a remedy.
+        If a parameter is out of range. In a worker, if a slab lacks the plane above or is from a
+        volume of a different shape, or a summary would be larger than 8 MiB. The message suggests a
+        remedy.
+    TypeError
+        If ``background`` is not a number or None.
 
     See Also
     --------
@@ -145,6 +149,10 @@ class LabelComponents(beam.PTransform):
         self.slabs, self.grid = slabs, grid_of(slabs)
         some = connectivity_structure(connectivity) if structure is None else structure
         structure = Labelling(some).structure
+        if not isinstance(background, numbers.Real | np.bool_ | None):
+            raise TypeError(
+                f"background={background!r} is not a number or None: give the value to leave unlabelled"
+            )
         known = ("size", "box", "touches_border")
         for name in measures:
             if name not in known:

@@ -61,7 +61,12 @@ def _voxels(slab: Slab, grid: Grid, upper: bool, name: str) -> np.ndarray:
     """The voxels of a slab's region, or only of its core."""
     core, region = region_of(grid, grid.cell(index_of(slab.key, grid)[0]))
     need = region if upper else core
-    if slab.shape != grid.shape or slab.core != core or not slab.box.contains(need):
+    if slab.shape != grid.shape:
+        raise ValueError(
+            f"slab {slab.key} is from a volume of shape {slab.shape}, but the grid of {name} has shape "
+            f"{grid.shape}: give it the grid of the step that reads the slabs"
+        )
+    if slab.core != core or not slab.box.contains(need):
         raise ValueError(
             f"slab {slab.key} has the voxels {slab.box}; {name} needs {need}, one plane beyond the "
             f"core {core}: read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
