@@ -1,5 +1,7 @@
 """Tiles with slices that wobble: their positions, and their fusion."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.ndimage as ndi
@@ -189,6 +191,21 @@ def test_channels_and_corrected_tiles():
     corrected = [bv.open(t[0]) / np.float32(2) for t in tiles]
     written = [(t[0] / np.float32(2)).astype("f4") for t in tiles]
     np.testing.assert_array_equal(bv.fuse(corrected, table), bv.fuse(written, table))
+
+
+@pytest.mark.parametrize("step", [0.3, 3.0])
+def test_a_single_tile_of_many_wobbles(step):
+    """The others do not move, and do not hold it back."""
+    rng = np.random.default_rng(0)
+    n, count = 30, 5
+    moved = np.zeros((count, n, 2))
+    moved[1] = np.cumsum(rng.normal(0, step, (n, 2)), axis=0)
+    links = []
+    for i, j in itertools.pairwise(range(count)):
+        away = moved[j] - moved[i] + rng.normal(0, 0.03, (n, 2))
+        links.append(SliceLinks.of([(i * n + z, j * n + z) for z in range(n)], away, [70.0] * n))
+    found = movements([n] * count, links).reshape(count, n, 2)
+    assert abs(found - moved).max() < 0.2
 
 
 V = np.zeros((2, 8, 8), "u1")
