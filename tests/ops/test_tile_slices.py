@@ -219,6 +219,14 @@ ROWS = {"tile": [0, 0], "slice": [0, 1], "z": [0, 1], "y": [0, 0], "x": [0, 0]}
         (lambda: bv.fuse([V], ROWS | {"slice": [1, 0]}), "do not count all 2 slices"),
         (lambda: bv.fuse([V], ROWS | {"y": [0, np.nan]}), "missing, NaN or infinite"),
         (lambda: bv.fuse([V], ROWS | {"y": [0, "a"]}), "an entry is not a number"),
+        (
+            lambda: bv.fuse([V], ROWS | {"y": [0]}),
+            "columns of the shapes .*y: .1,.*one number for each",
+        ),
+        (
+            lambda: bv.fuse([V], ROWS | {"z": [4, 6]}),
+            "z=6 for slice 1 of tile 0, but its first .* z=4",
+        ),
         (lambda: bv.fuse([V[0]], ROWS), "tile 0 has the axes y x"),
         (lambda: bv.fuse([bv.open(V)], ROWS, physical=True), "physical=True does not go with"),
         (lambda: bv.fuse([bv.open(V[None][[0, 0]], axes="tzyx")], ROWS), "without time points"),
@@ -240,6 +248,14 @@ ROWS = {"tile": [0, 0], "slice": [0, 1], "z": [0, 1], "y": [0, 0], "x": [0, 0]}
 def test_refusals(call, problem):
     with pytest.raises(ValueError, match=problem):
         call()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "problem"), [("?", "bool tiles cannot"), ("i8", "of int64 are not")]
+)
+def test_dtypes_that_interpolation_would_change(dtype, problem):
+    with pytest.raises(TypeError, match=problem):
+        bv.fuse([V.astype(dtype)], ROWS, dtype="f8")
 
 
 def test_the_command_and_recipes(tmp_path, monkeypatch, capsys):
