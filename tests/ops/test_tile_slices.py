@@ -258,6 +258,52 @@ def test_dtypes_that_interpolation_would_change(dtype, problem):
         bv.fuse([V.astype(dtype)], ROWS, dtype="f8")
 
 
+def test_a_tile_without_links_of_slices(tmp_path, monkeypatch, capsys):
+    """It has the translation of the whole tile, with a warning; a single tile needs no link."""
+    tiles, _ = stage("jitter")
+    with monkeypatch.context() as patch:
+        patch.setattr(of_tiles, "MIN_ALONE", 1e9)  # no slice is linked
+        with pytest.warns(
+            UserWarning,
+            match="any slice of 2 of 2 tiles, which have one translation for all slices: 0, 1$",
+        ):
+            table, _ = bv.register_tiles(tiles[:2], PLACES[:2], model="slices", **HOW)
+    plain, _ = bv.register_tiles(tiles[:2], PLACES[:2], **HOW)
+    assert table["x"].to_pylist() == np.repeat(plain["x"].to_pylist(), COUNT).tolist()
+    monkeypatch.chdir(tmp_path)
+    bv.compute(bv.open(tiles[0]).to("0.zarr"), runner=None)
+    (tmp_path / "tiles.csv").write_text("path,z,y,x\n0.zarr,0,0,0\n")
+    assert main(["register-tiles", "tiles.csv", "-o", "a.csv", "--model", "slices"]) == 0
+    dark = [np.where(np.arange(COUNT)[:, None, None] == 5, 100, t).astype("u1") for t in tiles]
+    for k, tile in enumerate(dark[:2]):  # an empty slice is no failure
+        bv.compute(bv.open(tile).to(f"dark{k}.zarr"), runner=None)
+    (tmp_path / "tiles.csv").write_text("path,z,y,x\ndark0.zarr,0,0,0\ndark1.zarr,0,0,62\n")
+    words = ["--model", "slices", "--max-shift", "8", "--min-quality", "0.3", "--overwrite"]
+    assert main(["register-tiles", "tiles.csv", "-o", "a.csv", *words]) == 0
+    capsys.readouterr()
+    (tmp_path / "r.yaml").write_text(
+        "input: tiles.csv\nregister: {register_tiles: {model: slices, table: b.csv, report: b.html}}\n"
+        "steps: {fuse: {transforms: b.csv}}\noutput: o.zarr\n"
+    )
+    for words in (["run", "r.yaml", "--dry-run"], ["run", "r.yaml"]):
+        assert main(words) == 2
+        assert "report needs a row for each tile" in capsys.readouterr().err
+
+
+def test_chunks_of_slices_are_read_together(tmp_path, monkeypatch):
+    """A plane of the maximum size is not read one by one from chunks of many slices."""
+    tiles, _ = stage("jitter")
+    expected, _ = bv.register_tiles(tiles[:2], PLACES[:2], model="slices", **HOW)
+    monkeypatch.setattr(of_tiles, "_MAX_PLANE", 3500)
+    calls = []
+    compared = of_tiles.TilePairs._compared
+    monkeypatch.setattr(
+        of_tiles.TilePairs, "_compared", lambda *a: [calls.append(a[2]), compared(*a)][1]
+    )
+    table, _ = bv.register_tiles(tiles[:2], PLACES[:2], model="slices", **HOW)
+    assert len(calls) == 5 and table.to_pyarrow().equals(expected.to_pyarrow())
+
+
 def test_the_command_and_recipes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tiles, _ = stage("jitter")
