@@ -50,6 +50,7 @@ def register_inputs(
     for r in recipe.registrations:
         with mistakes(r.where, r.operation.name):
             check_files(r.files, used, overwrite or keep)
+            _check_rows(r.parameters, r.files)
         used += r.files.values()
     # The run checks its outputs, too, but after the registration.
     for output in recipe.outputs if recipe.registrations else ():
@@ -141,6 +142,7 @@ def planned_registrations(
         if opened is None:
             opened = open_input(item, crop)  # refuses to crop tiles
         with mistakes(r.where, r.operation.name):
+            _check_rows(r.parameters, r.files)
             is_of_many = r.operation.is_of_many
             inputs = bv.open_tiles(item.what, **item.options) if is_of_many else (opened,)
             needs = _NEEDS[r.operation.name](*inputs, **_parameters(recipe, r, crop, given))
@@ -265,12 +267,7 @@ def of_tiles(
     """Write the positions of tiles that `open_tiles` opens with options, and other files about them."""
     if "xml" in files:
         project_of(source, "register_tiles")
-    has_slices = parameters.get("model") == SLICES
-    if has_slices and (refused := {"xml", "report"} & files.keys()):
-        raise ValueError(
-            f"register_tiles: {min(refused)} needs a row for each tile, and model={SLICES!r} finds one for "
-            "each slice; use a different model, or leave it out"
-        )
+    _check_rows(parameters, files)
     tiles, transforms = bv.open_tiles(source, **options)
     table, pairs = bv.register_tiles(tiles, transforms, **parameters)
     if "pairs" in files:
@@ -282,9 +279,19 @@ def of_tiles(
         index = options.get("index")
         bv.save_transforms(source, table, files["xml"], index=index, overwrite=overwrite)
     if "table" in files:
-        table = table if has_slices else _with_paths(table, tiles, files["table"])
+        if parameters.get("model") != SLICES:
+            table = _with_paths(table, tiles, files["table"])
         _write(csv_of(table), files["table"], keep)
     return table
+
+
+def _check_rows(parameters: Mapping[str, Any], files: Mapping[str, str]) -> None:
+    """Refuse files that need a row for each tile, if the model finds one for each slice."""
+    if parameters.get("model") == SLICES and (refused := {"xml", "report"} & files.keys()):
+        raise ValueError(
+            f"register_tiles: {min(refused)} needs a row for each tile, and model={SLICES!r} finds one for "
+            "each slice; use a different model, or leave it out"
+        )
 
 
 def csv_of(table: ComputedTable) -> str:

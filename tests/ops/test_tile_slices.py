@@ -1,5 +1,7 @@
 """Tiles with slices that wobble: their positions, and their fusion."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.ndimage as ndi
@@ -191,6 +193,21 @@ def test_channels_and_corrected_tiles():
     np.testing.assert_array_equal(bv.fuse(corrected, table), bv.fuse(written, table))
 
 
+@pytest.mark.parametrize("step", [0.3, 3.0])
+def test_a_single_tile_of_many_wobbles(step):
+    """The others do not move, and do not hold it back."""
+    rng = np.random.default_rng(0)
+    n, count = 30, 5
+    moved = np.zeros((count, n, 2))
+    moved[1] = np.cumsum(rng.normal(0, step, (n, 2)), axis=0)
+    links = []
+    for i, j in itertools.pairwise(range(count)):
+        away = moved[j] - moved[i] + rng.normal(0, 0.03, (n, 2))
+        links.append(SliceLinks.of([(i * n + z, j * n + z) for z in range(n)], away, [70.0] * n))
+    found = movements([n] * count, links).reshape(count, n, 2)
+    assert abs(found - moved).max() < 0.2
+
+
 V = np.zeros((2, 8, 8), "u1")
 ROWS = {"tile": [0, 0], "slice": [0, 1], "z": [0, 1], "y": [0, 0], "x": [0, 0]}
 
@@ -202,6 +219,14 @@ ROWS = {"tile": [0, 0], "slice": [0, 1], "z": [0, 1], "y": [0, 0], "x": [0, 0]}
         (lambda: bv.fuse([V], ROWS | {"slice": [1, 0]}), "do not count all 2 slices"),
         (lambda: bv.fuse([V], ROWS | {"y": [0, np.nan]}), "missing, NaN or infinite"),
         (lambda: bv.fuse([V], ROWS | {"y": [0, "a"]}), "an entry is not a number"),
+        (
+            lambda: bv.fuse([V], ROWS | {"y": [0]}),
+            "columns of the shapes .*y: .1,.*one number for each",
+        ),
+        (
+            lambda: bv.fuse([V], ROWS | {"z": [4, 6]}),
+            "z=6 for slice 1 of tile 0, but its first .* z=4",
+        ),
         (lambda: bv.fuse([V[0]], ROWS), "tile 0 has the axes y x"),
         (lambda: bv.fuse([bv.open(V)], ROWS, physical=True), "physical=True does not go with"),
         (lambda: bv.fuse([bv.open(V[None][[0, 0]], axes="tzyx")], ROWS), "without time points"),
@@ -223,6 +248,60 @@ ROWS = {"tile": [0, 0], "slice": [0, 1], "z": [0, 1], "y": [0, 0], "x": [0, 0]}
 def test_refusals(call, problem):
     with pytest.raises(ValueError, match=problem):
         call()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "problem"), [("?", "bool tiles cannot"), ("i8", "of int64 are not")]
+)
+def test_dtypes_that_interpolation_would_change(dtype, problem):
+    with pytest.raises(TypeError, match=problem):
+        bv.fuse([V.astype(dtype)], ROWS, dtype="f8")
+
+
+def test_a_tile_without_links_of_slices(tmp_path, monkeypatch, capsys):
+    """It has the translation of the whole tile, with a warning; a single tile needs no link."""
+    tiles, _ = stage("jitter")
+    with monkeypatch.context() as patch:
+        patch.setattr(of_tiles, "MIN_ALONE", 1e9)  # no slice is linked
+        with pytest.warns(
+            UserWarning,
+            match="any slice of 2 of 2 tiles, which have one translation for all slices: 0, 1$",
+        ):
+            table, _ = bv.register_tiles(tiles[:2], PLACES[:2], model="slices", **HOW)
+    plain, _ = bv.register_tiles(tiles[:2], PLACES[:2], **HOW)
+    assert table["x"].to_pylist() == np.repeat(plain["x"].to_pylist(), COUNT).tolist()
+    monkeypatch.chdir(tmp_path)
+    bv.compute(bv.open(tiles[0]).to("0.zarr"), runner=None)
+    (tmp_path / "tiles.csv").write_text("path,z,y,x\n0.zarr,0,0,0\n")
+    assert main(["register-tiles", "tiles.csv", "-o", "a.csv", "--model", "slices"]) == 0
+    dark = [np.where(np.arange(COUNT)[:, None, None] == 5, 100, t).astype("u1") for t in tiles]
+    for k, tile in enumerate(dark[:2]):  # an empty slice is no failure
+        bv.compute(bv.open(tile).to(f"dark{k}.zarr"), runner=None)
+    (tmp_path / "tiles.csv").write_text("path,z,y,x\ndark0.zarr,0,0,0\ndark1.zarr,0,0,62\n")
+    words = ["--model", "slices", "--max-shift", "8", "--min-quality", "0.3", "--overwrite"]
+    assert main(["register-tiles", "tiles.csv", "-o", "a.csv", *words]) == 0
+    capsys.readouterr()
+    (tmp_path / "r.yaml").write_text(
+        "input: tiles.csv\nregister: {register_tiles: {model: slices, table: b.csv, report: b.html}}\n"
+        "steps: {fuse: {transforms: b.csv}}\noutput: o.zarr\n"
+    )
+    for words in (["run", "r.yaml", "--dry-run"], ["run", "r.yaml"]):
+        assert main(words) == 2
+        assert "report needs a row for each tile" in capsys.readouterr().err
+
+
+def test_chunks_of_slices_are_read_together(tmp_path, monkeypatch):
+    """A plane of the maximum size is not read one by one from chunks of many slices."""
+    tiles, _ = stage("jitter")
+    expected, _ = bv.register_tiles(tiles[:2], PLACES[:2], model="slices", **HOW)
+    monkeypatch.setattr(of_tiles, "_MAX_PLANE", 3500)
+    calls = []
+    compared = of_tiles.TilePairs._compared
+    monkeypatch.setattr(
+        of_tiles.TilePairs, "_compared", lambda *a: [calls.append(a[2]), compared(*a)][1]
+    )
+    table, _ = bv.register_tiles(tiles[:2], PLACES[:2], model="slices", **HOW)
+    assert len(calls) == 5 and table.to_pyarrow().equals(expected.to_pyarrow())
 
 
 def test_the_command_and_recipes(tmp_path, monkeypatch, capsys):

@@ -65,7 +65,9 @@ def act_register_tiles(args: argparse.Namespace) -> int:
     parameters = _parameters(args, "register_tiles")
     table = of_tiles(source, options, parameters, files, args.overwrite)
     _print(table, files)
-    return FAILED if len(table) > 1 and unlinked(table) else 0
+    has_slices = "tile" in table.column_names
+    count = len(set(table["tile"].to_pylist())) if has_slices else len(table)
+    return FAILED if count > 1 and unlinked(table) else 0
 
 
 def _one_volume(parser: argparse.ArgumentParser, name: str) -> None:

@@ -199,7 +199,9 @@ def fuse(
                 "fuse: physical=True does not go with transforms that have a row for each slice, in voxels; "
                 "leave it out"
             )
-        target = _alike(tiles)[0][0].dtype if dtype is None else dtype
+        own = _alike(tiles)[0][0].dtype
+        _check_dtype(own, order, blending)  # of the tiles, since slices are interpolated as floats
+        target = own if dtype is None else dtype
         tiles, transforms = moved_slices(tiles, rows, order, mask, nodata, "fuse")
         mask, nodata, dtype = None, np.nan, target
     opened, which = _alike(tiles)

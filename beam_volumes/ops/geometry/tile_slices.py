@@ -18,6 +18,8 @@ from beam_volumes.ops.pointwise import where
 COLUMNS = ("tile", "slice", "z", "y", "x")
 #: The share of valid voxels between which a voxel is interpolated.
 _VALID = 0.999
+#: Differences of positions along z, in voxels, that are rounding of a table.
+_ROUNDING = 1e-3
 #: Dtypes with values that float32 may round.
 _WIDE = "iuf"
 
@@ -33,9 +35,16 @@ def slices_of(transforms: Any, name: str) -> np.ndarray | None:
     if table is None or any(c not in table for c in COLUMNS):
         return None
     try:
-        return np.stack([real_numbers(table[c]) for c in COLUMNS], axis=1)
+        found = [real_numbers(table[c]) for c in COLUMNS]
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: transforms: an entry is not a number: {error}") from None
+    shapes = [numbers.shape for numbers in found]
+    if len({*shapes}) > 1 or len(shapes[0]) != 1:
+        listed = ", ".join(f"{c}: {shape}" for c, shape in zip(COLUMNS, shapes, strict=True))
+        raise ValueError(
+            f"{name}: transforms has columns of the shapes {listed}; give one number for each row and column"
+        )
+    return np.stack(found, axis=1)
 
 
 def moved_slices(
@@ -58,9 +67,17 @@ def moved_slices(
         )
     if not np.isfinite(rows).all():
         raise ValueError(f"{name}: transforms has numbers that are missing, NaN or infinite")
+    starts = np.cumsum([0, *counts])
+    first = np.repeat(rows[starts[:-1], 2], counts)
+    wrong = np.flatnonzero(abs(rows[:, 2] - rows[:, 1] - first) > _ROUNDING)
+    if len(wrong):
+        k, z = wanted[wrong[0]]
+        raise ValueError(
+            f"{name}: transforms has z={rows[wrong[0], 2]:g} for slice {z} of tile {k}, but its first slice "
+            f"is at z={first[wrong[0]]:g}; slices are one voxel apart, and only move along y and x"
+        )
     masks = masks_of(mask, opened, name, "tile")
     moved, places = [], np.zeros((len(opened), 3))
-    starts = np.cumsum([0, *counts])
     for k, (v, m) in enumerate(zip(opened, masks, strict=True)):
         own = rows[starts[k] : starts[k + 1]]
         place = own[:, 3:]

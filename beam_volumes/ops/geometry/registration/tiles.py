@@ -48,6 +48,8 @@ from beam_volumes.storage.formats.unfinished import outside
 SLICES = "slices"
 #: Maximum number of voxels of planes that are compared slice by slice.
 _MAX_PLANE = 1 << 20
+#: Planes of both tiles that are read in the memory in which one plane is compared.
+_PLANES = 9
 #: Maximum number of voxels of an overlap that are compared; larger ones are downsampled.
 _MAX_VOXELS = 1 << 21
 #: The minimum share of the smaller box that must overlap: boxes have the maximum error on each side.
@@ -248,7 +250,14 @@ def register_tiles(
 
     found: dict[tuple[int, int], Link] = dict(zip(pairs, compared(every.link), strict=True))
     table, of_pairs = every.solved(found, quality)
-    if len(every.opened) > 1 and (lonely := unlinked(table)):
+    lonely, unmoved = unlinked(table), list[int]()
+    if has_slices:
+        places = np.stack([np.asarray(table[a], np.float64) for a in "zyx"], axis=1)
+        placed_tiles = replace(every, given=places)
+        slices = compared(partial(placed_tiles.slice_links, min_quality=quality))
+        table = placed_tiles.table_of_slices(slices)
+        unmoved = [k for k in unlinked(table) if k not in lonely]
+    if len(every.opened) > 1 and lonely:
         shift = "" if reference is None else " except for the shift of all tiles"
         blank = _blank(found)
         reason = f"; no valid voxels in the overlaps of {_numbers(blank)}" if blank else ""
@@ -258,11 +267,12 @@ def register_tiles(
             "each pair",
             stacklevel=outside(),
         )
-    if has_slices:
-        places = np.stack([np.asarray(table[a], np.float64) for a in "zyx"], axis=1)
-        placed_tiles = replace(every, given=places)
-        slices = compared(partial(placed_tiles.slice_links, min_quality=quality))
-        return placed_tiles.table_of_slices(slices), of_pairs
+    if unmoved:
+        warnings.warn(
+            f"register_tiles: no link for any slice of {len(unmoved)} of {len(every.opened)} tiles, which "
+            f"have one translation for all slices: {_numbers(unmoved)}",
+            stacklevel=outside(),
+        )
     return table, of_pairs
 
 
@@ -347,7 +357,7 @@ def of_channel(tiles: Sequence[Volume], channel: Any, name: str) -> list[Volume]
 def unlinked(positions: ComputedTable) -> list[int]:
     """Return the numbers of the tiles that have no link."""
     links = np.array(positions["links"].to_pylist(), int)
-    if "tile" in positions.columns:  # with a row for each slice
+    if "tile" in positions.column_names:  # with a row for each slice
         links = np.bincount(np.array(positions["tile"].to_pylist(), int), links)
     return np.flatnonzero(links == 0).tolist()
 
@@ -604,7 +614,11 @@ class TilePairs:
         factors = _factors(largest.tolist(), _MAX_PLANE)
         begun = np.array([a.start - b.start for a, b in zip(near, far, strict=True)])
         limits, expected = (self.limits[1:] + 0.5) / factors, (away[1:] - begun) / factors
-        planes = max(1, _MAX_PLANE // int(np.prod(-(-largest // factors))))
+        # Slices of a chunk are read together, in the memory in which a plane and the overlap are compared.
+        plane = math.prod((-(-largest // factors)).tolist())
+        overlap = [high - low, *largest.tolist()]
+        share = math.prod((-(-np.array(overlap) // _factors(overlap))).tolist()) / plane
+        planes = max(1, int(_PLANES * (share - 1)), _MAX_PLANE // plane)
         ends, found, weights = list[tuple[int, int]](), list[np.ndarray](), list[float]()
         for z in range(low, high, planes):
             stop = min(z + planes, high)

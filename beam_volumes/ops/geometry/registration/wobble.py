@@ -14,6 +14,8 @@ from beam_volumes.ops.geometry.registration.links import factorized
 _MIN_ERROR, _MAX_ERROR, _ERROR = 0.03, 1.0, 2.0
 #: The least deviation of the movements, in voxels, and their largest correlation in successive slices.
 _MIN_DEVIATION, _MAX_CORRELATION = 0.05, 0.98
+#: The deviation of a tile relative to all others from which it is not chance.
+_LARGER = 2.0
 #: The deviation of a tile that does not move.
 _FIXED = 1e-4
 #: The median of squares of standard normal numbers.
@@ -51,18 +53,26 @@ def movements(
 
     Without links, slices follow their neighbours as far as the movements of successive slices are alike.
     """
-    # The movements of a tile are an autoregressive process of order 1. The deviation and the correlation of
-    # successive slices follow from the links. The mean of the solution is the most probable movement, so
-    # slices without links have at most the expected error of the tile's own position.
+    # The movements of a tile are an autoregressive process of order 1. The correlation of successive slices
+    # follows from all links, and the deviation, too. A single tile of many may wobble: its own links show
+    # this if the deviation is much larger. The mean of the solution is the most probable movement, so slices
+    # without links have at most the expected error of the tile's own position.
     total = sum(counts)
     links = [one for one in links if len(one.ends)]
     if not links:
         return np.zeros((total, 2))
-    deviation, correlation = _statistics(links)
     first = np.cumsum([0, *counts])[:-1]
     of_tile = np.repeat(np.arange(len(counts)), counts)
-    step = np.full(total, 1 / (deviation * np.sqrt(1 - correlation**2)))
-    step[first] = 1 / deviation
+    correlation = _correlation(links)
+    of_links: list[list[SliceLinks]] = [[] for _ in counts]
+    for one in links:
+        for k in of_tile[one.ends[0]]:
+            of_links[k].append(one)
+    own = np.array([_deviation(some or links) for some in of_links])
+    usual = _deviation(links)
+    deviation = np.where(own > _LARGER * usual, own, usual)[of_tile]
+    step = 1 / (deviation * np.sqrt(1 - correlation**2))
+    step[first] = 1 / deviation[first]
     if fixed is not None:
         step[of_tile == fixed] = 1 / _FIXED
     before = -correlation * step
@@ -88,16 +98,19 @@ def movements(
     return np.asarray(found)
 
 
-def _statistics(links: Sequence[SliceLinks]) -> tuple[float, float]:
-    """Return the deviation of movements, and the correlation of successive slices, from medians."""
-    every = np.concatenate([one.away for one in links])
-    square = float(np.median(every**2)) / _MEDIAN_SQUARE
+def _deviation(links: Sequence[SliceLinks]) -> float:
+    """Return the deviation of movements from the median of links, which have the movements of two slices."""
+    square = np.median(np.concatenate([one.away for one in links]) ** 2) / _MEDIAN_SQUARE
+    return max(float(np.sqrt(square / 2)), _MIN_DEVIATION)
+
+
+def _correlation(links: Sequence[SliceLinks]) -> float:
+    """Return the correlation of successive slices, from medians."""
+    square = np.median(np.concatenate([one.away for one in links]) ** 2)
     changes = [
         np.diff(one.away, axis=0)[(np.diff(one.ends, axis=0) == 1).all(axis=1)] for one in links
     ]
     steps = np.concatenate(changes)
-    deviation = max(np.sqrt(square / 2), _MIN_DEVIATION)  # a link has the movements of two slices
     if not steps.size or not square:
-        return deviation, 0.0
-    change = float(np.median(steps**2)) / _MEDIAN_SQUARE
-    return deviation, float(np.clip(1 - change / (2 * square), 0.0, _MAX_CORRELATION))
+        return 0.0
+    return float(np.clip(1 - np.median(steps**2) / (2 * square), 0.0, _MAX_CORRELATION))
