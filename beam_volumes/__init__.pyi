@@ -254,8 +254,11 @@ class LabelComponents(_LabelComponents):
     Raises
     ------
     ValueError
-        If a parameter is out of range. In a worker, if a slab lacks the plane above, or a summary
-        would be larger than 8 MiB. The message suggests a remedy.
+        If a parameter is out of range. In a worker, if a slab lacks the plane above or is from a
+        volume of a different shape, or a summary would be larger than 8 MiB. The message suggests a
+        remedy.
+    TypeError
+        If ``background`` is not a number or None.
 
     See Also
     --------
@@ -11877,8 +11880,8 @@ def peak_local_max(
     Two sweeps: the first finds the smallest and largest voxel and detects constant volumes, and the
     second finds the peaks. With ``labels``, there are two more sweeps, because in a label with a
     single intensity, only single voxels are peaks. Peaks are compared in a tree. The largest step
-    holds the peaks near the ends of some ranges of slices, about 300 bytes each, or all peaks of the
-    volume with ``labels``. If memory is too small for them, an error is raised.
+    holds the peaks near the ends of some ranges of slices, about 300 bytes each. If memory is too
+    small for them, an error is raised.
 
     References
     ----------

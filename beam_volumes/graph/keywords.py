@@ -76,8 +76,8 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
 
     def listed(name: str, value: Any) -> Any:
         # The check of the values would exhaust an iterator.
-        once = isinstance(value, Iterator) and name in kinds and kinds[name].is_iterable
-        return list(value) if once else value
+        is_spent = isinstance(value, Iterator) and name in kinds and kinds[name].is_iterable
+        return list(value) if is_spent else value
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
