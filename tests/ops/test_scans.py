@@ -123,7 +123,7 @@ def test_deep_slabs(depth, window):
         assert np.array_equal(got, expected(mask, (1, 1, 1)))
 
 
-@pytest.mark.parametrize("far", [0, 65_534, 65_535, 70_000])
+@pytest.mark.parametrize("far", [0, 253, 254, 255, 256, 65_534, 65_535, 70_000])
 def test_planes_keep_their_values(far):
     plane = np.array([[0, far, edt.FAR]], np.int32)
     for depth in (far + 1, far + 2, 100_000):
