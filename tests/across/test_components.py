@@ -7,6 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import ndimage as ndi
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from skimage import measure
 
 from beam_volumes.across import components as cc
@@ -14,6 +16,7 @@ from beam_volumes.across import merge as mg
 from beam_volumes.across.rounds import components as component_rounds
 from beam_volumes.across.rounds.components import component_flow
 from beam_volumes.base.geometry import Box, Grid
+from beam_volumes.kernels.labels import edges
 from tests.across.driver import label_by_slabs, solve, summarise
 from tests.tiers import examples, few, pairwise, thorough
 
@@ -565,6 +568,27 @@ def test_threads_find_the_same_components(kind, shape, structure, seed):
     np.testing.assert_array_equal(*out)
     if kind == "mask":
         np.testing.assert_array_equal(out[0], ndi.label(mask, structure)[0])
+
+
+@pytest.mark.parametrize("shape", [(7, 23, 311), (41, 40, 30), (90_001, 1, 1)])
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_threads_find_the_same_components_of_edges(shape, threads):
+    """Strips of different heights, and codes of noise in which each strip has other numbers of runs."""
+    rng = np.random.default_rng(threads)
+    edge = rng.random((3, *shape)) < np.linspace(0, 0.9, shape[0])[:, None, None]
+    codes = np.full(shape, edges.INSIDE, np.uint8)
+    for axis, bit in enumerate((edges.ACROSS_Z, edges.ACROSS_Y, edges.ACROSS_X)):
+        edge[axis].swapaxes(0, axis)[0] = False
+        codes |= bit * edge[axis]
+    labelling = cc.EdgeLabelling()
+    alone, together = labelling.find(codes), labelling.find(codes, threads)
+    for a, b in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(a, b)
+    index = np.arange(codes.size).reshape(shape)
+    pairs = [(index[found], np.roll(index, 1, axis)[found]) for axis, found in enumerate(edge)]
+    first, second = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    graph = coo_array((np.ones(len(first), bool), (first, second)), shape=(codes.size,) * 2)
+    assert len(alone.first) == connected_components(graph, directed=False)[0]
 
 
 def test_background_that_the_dtype_lacks():

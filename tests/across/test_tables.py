@@ -351,6 +351,33 @@ def test_long_blocks_are_halved():
     assert table["surface_area_faces"] == [2 * 2 * 68_900 + 2 * 68_900 + 4]
 
 
+def same_rows(a, b):
+    """Whether two summaries have the same rows, column by column."""
+    for name in ("label", "count", "box", "faces", "windows"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), name)
+    for name in ("sums", "cubes"):
+        assert getattr(a, name).python() == getattr(b, name).python(), name
+
+
+@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("cuts", [[(), (), ()], [(8,), (2,), (1,)]], ids=["whole", "slabs"])
+def test_halves_of_a_block_have_its_rows(axis, cuts):
+    """Blocks with the plane below, and one more plane above, are halved along their longest axis."""
+    random = np.random.default_rng(axis)
+    shape = np.roll((21, 4, 3), axis)
+    labels = random.integers(0, 4, shape, np.uint8)
+    arrays = tables.arrays_for(("bbox", "moments", "surface_area_faces", "euler_number"))
+    how = None, "raise", True, arrays
+    nothing, cuts = np.empty((0, 0), np.uint8), cuts[-axis:] + cuts[:-axis]
+    for box in boxes_of(labels.shape, cuts):
+        for window, core, below in windows_of(labels.shape, box, 7 if axis == 0 else 2):
+            start = tuple(s.start for s in window)
+            under = nothing if below is None else labels[below]
+            block = tables._Block(labels[window], under, core, start, labels.shape, None, None)
+            parts = tables._halves(block, *how)
+            same_rows(tables._of_block(block, *how), tables.merge(parts))
+
+
 def test_labels_that_are_none():
     for dtype in (np.float32, np.complex64):
         with pytest.raises(TypeError, match="labels have dtype"):

@@ -292,7 +292,8 @@ def fused(rng, dtype, mode):
     if kind.kind == "f":
         chains += [[(name, "?", (("input", 0),))] for name in ("isnan", "isinf", "isfinite")]
         chains += [[(name, "f8", (("input", 0),))] for name in ("astype",)]
-        chains += [[("astype", name, (("input", 0),))] for name in ("f4", "u1", "i8", "u8")]
+        whole = ("u1", "i2", "u4", "i8", "u8")
+        chains += [[("astype", name, (("input", 0),))] for name in ("f4", "f8", *whole)]
     volumes = [volume_of(rng, dtype) for _ in range(2)]
     if kind.kind == "f":
         volumes[1].view(f"u{kind.itemsize}").flat[3] = (
@@ -302,11 +303,31 @@ def fused(rng, dtype, mode):
     if kind.kind == "f":
         huge.flat[:12] *= kind.type(2.0 ** rng.integers(0, 70))
     for parts in chains:
-        first = huge if parts[-1][0] == "round" else volumes[0]
+        function, wanted, _ = parts[-1]
+        first = huge if function == "round" else volumes[0]
+        if kind.kind == "f" and function in ("astype", "round") and len(parts) == 1:
+            first = first.copy()
+            inner, bits = first[:, 1:, :4], first.view(f"u{kind.itemsize}")
+            if np.dtype(wanted).kind in "iu":
+                inner[...] = np.resize(around_ends(np.dtype(wanted), kind), inner.shape)
+            else:  # NaNs with other bits are converted, too
+                inner[0, 0, :3] = np.nan
+                bits[0, 1, :3] ^= np.array(
+                    [0, 1 << 5 * kind.itemsize, 1 << 8 * kind.itemsize - 1], bits.dtype
+                )
         inputs = tuple(rows_in_ring(rng, v) for v in (first, volumes[1]))
         made = rows_in_ring(rng, np.zeros(SHAPE, parts[-1][1]))
         call = tuple(parts), inputs, made, 1, 4, 4, (wide.type(-2.5),)
         yield Call("pointwise.apply", call, "tests.kernels.device_cases.elementwise")
+
+
+def around_ends(wanted, kind):
+    """Floats at, and next to, the ends of a type of integers, and halves between the last ones."""
+    ends = np.iinfo(wanted)
+    some = [float(end) + step for end in (ends.min, ends.max) for step in (-1, -0.5, 0, 0.5, 1)]
+    near = np.array([float(ends.min), float(ends.max), float(ends.max + 1)], kind)
+    some += [np.nextafter(near, kind.type(side)) for side in (-np.inf, np.inf)]
+    return np.hstack([*some, np.array([0.5, -0.5])]).astype(kind)
 
 
 def elementwise(parts, inputs, out, y0, y1, nx, values):
@@ -329,11 +350,14 @@ def folded(rng, dtype, mode):
     voxels, where = rows_in_ring(rng, volume_of(rng, dtype)), rng.random(SHAPE) < 0.6
     if np.dtype(dtype).kind == "f":
         voxels.lines.flat[::5] *= np.dtype(dtype).type(1e-38)  # among them subnormal numbers
+    if np.dtype(dtype).kind != "b":
+        voxels.lines.flat[::7] = 98  # edges of bins
+        voxels.lines.flat[3::7] = 14 * rng.integers(0, 8, voxels.lines.flat[3::7].size)
     kind, bits = np.dtype(dtype), histogram.digit_bits(dtype)
     for mask in (None, rows_in_ring(rng, where)):
         given = voxels, mask, SHAPE[1], SHAPE[2]
         sums = 2 + accumulate.exponents(kind) * accumulate.DIGITS
-        edges = np.linspace(-3, 90, 8).astype("f8" if kind.itemsize > 2 else "f4")
+        edges = np.linspace(0, 98, 8).astype("f8" if kind.itemsize > 2 else "f4")
         calls = [("accumulate.extent", 4, ())]
         calls += [("accumulate.moments", sums, (squares,)) for squares in (False, True)]
         calls += [("histogram.bin_counts", 8, (edges,))]

@@ -16,7 +16,7 @@ from tests.peers import peer
 from tests.tiers import thorough
 
 ROOT = Path(__file__).parents[2]
-COMMON, OTHERS = "u1,f4", "i4,f8"
+COMMON, OTHERS, WIDE = "u1,f4", "i4,f8", "i8,u8"
 
 
 def run(module, *arguments, **variables):
@@ -44,8 +44,9 @@ WITHOUT_MODES = ",".join(family for family in FAMILIES if family != "resampled")
         (",".join(FAMILIES), COMMON, "mirror"),
         (WITHOUT_MODES, OTHERS, "reflect"),
         ("resampled", OTHERS, "reflect,nearest,constant"),
+        ("resampled,folded,fused", WIDE, "mirror"),
     ],
-    ids=["common", "others", "resampled"],
+    ids=["common", "others", "resampled", "wide"],
 )
 def test_twins_have_the_bits_of_their_kernels(families, dtypes, modes):
     run("simulate", families, dtypes, modes, "1", NUMBA_ENABLE_CUDASIM="1")

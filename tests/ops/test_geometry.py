@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -99,6 +100,21 @@ def test_means_of_floats_are_sums_in_the_order_of_voxels(factors):
         expected = downsampled(a, factors, "mean")
         expected[np.isnan(expected)] = np.nan
         assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["i2", "i4", "u4", "i8", "u8"])
+def test_means_of_integers_at_the_ends_of_their_range_do_not_overflow(kind):
+    """Windows of two voxels have kernels of their own; others do not."""
+    ends = np.iinfo(kind)
+    some = [ends.min, ends.min + 1, ends.max - 1, ends.max, ends.max // 2, ends.max // 2 + 1]
+    a = np.random.default_rng(0).choice(np.array(some, kind), (4, 5, 9))
+    a[:2, :2, :4] = ends.max
+    for factors in ((2, 2, 2), (2, 3, 2)):
+        found = np.asarray(bv.downsample(bv.open(a), factors))
+        for at in np.ndindex(found.shape):
+            window = tuple(slice(i * f, (i + 1) * f) for i, f in zip(at, factors, strict=True))
+            voxels = [int(v) for v in a[window].ravel()]
+            assert found[at] == round(Fraction(sum(voxels), len(voxels))), (at, voxels)
 
 
 def test_the_space_follows_the_voxels():

@@ -1,5 +1,7 @@
 """Surveys, completions and stages of scans, driven slab by slab as the sweep does, without graphs."""
 
+import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 
 import hypothesis.strategies as st
@@ -121,7 +123,7 @@ def test_deep_slabs(depth, window):
         assert np.array_equal(got, expected(mask, (1, 1, 1)))
 
 
-@pytest.mark.parametrize("far", [0, 65_534, 65_535, 70_000])
+@pytest.mark.parametrize("far", [0, 253, 254, 255, 256, 65_534, 65_535, 70_000])
 def test_planes_keep_their_values(far):
     plane = np.array([[0, far, edt.FAR]], np.int32)
     for depth in (far + 1, far + 2, 100_000):
@@ -195,6 +197,44 @@ def test_state_stays_within_what_is_declared():
     assert held <= DISTANCE[0].state_bytes(mask.shape, 16)
     held -= below.distance.nbytes
     assert held <= DISTANCE[1].state_bytes(mask.shape, 16)
+
+
+@pytest.mark.parametrize("depth", [4, 40])
+@pytest.mark.parametrize("way", ["distance", "signed distance", "cumsum"])
+def test_noise_takes_no_more_memory_than_is_declared(way, depth):
+    """Objects of Python are not declared. Volumes that compress take less."""
+    survey, completion = DISTANCE
+    if way == "signed distance":
+        completion = replace(completion, signed=True)
+    elif way == "cumsum":
+        survey = scan_surveys.CumsumSurvey("cumsum")
+        completion = scan_surveys.CumsumAlongZ("cumsum", np.dtype("u8"))
+    random, objects = np.random.default_rng(0), 12 << 10
+    volume = (random.random((depth, 400, 300)) < 0.8).astype("u1" if way == "cumsum" else "?")
+    grid, windows = Grid(volume.shape, volume.shape), windows_of(Box.of_shape(volume.shape), 4)
+    out = Block(np.empty((4, 400, 300), completion.dtype), np.arange(4), 0, 0, 400, 300)
+
+    def fed():
+        surveyor = survey.begin(grid, 0, (), 1 << 30)
+        for a, b in windows:
+            surveyor.feed((volume[a:b],), (a, b))
+        return surveyor.finish()
+
+    ((_, answer),) = rounds.run(survey.flow(grid), [((0,), fed())])["answers"]
+
+    def completed():
+        completer = completion.begin(grid, 0, answer)
+        for a, b in windows:
+            completer.run((volume[a:b],), out, (a, b), 1)
+
+    for step, of in ((fed, survey), (completed, completion)):
+        step()  # loads kernels
+        tracemalloc.start()
+        step()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        declared = of.working_bytes(out.ring.shape, (volume.dtype,))
+        assert peak <= declared + of.state_bytes(volume.shape, len(windows)) + objects
 
 
 def test_each_thread_has_scratch_for_whole_columns():

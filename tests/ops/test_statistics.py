@@ -169,6 +169,20 @@ def test_no_voxels_and_voxels_that_are_not_finite(function):
         function(bv.open(x), *others, nan="ignore")
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("side", [0, 1])
+def test_pairs_of_given_ranges_with_a_voxel_that_is_not_finite(side, value):
+    """In either of both volumes: without ranges, their extremes are refused before."""
+    pair = [voxels((4, 5, 6), "f4", seed) for seed in (1, 2)]
+    pair[side][1, 2, 3] = value
+    how = 4, ((-9, 9), (-9, 9))
+    with pytest.raises(ValueError, match=r"1 voxels are NaN or infinite"):
+        known(bv.joint_histogram(*map(bv.open, pair), *how)[0])
+    found = known(bv.joint_histogram(*map(bv.open, pair), *how, nan="omit")[0])
+    used = np.isfinite(pair[side])
+    np.testing.assert_array_equal(found, np.histogram2d(*(p[used] for p in pair), *how)[0])
+
+
 def test_what_is_refused():
     v, w = bv.open(np.zeros((3, 4, 5), "u1")), bv.open(np.zeros((3, 4, 4), "f4"))
     for f in (bv.covariance, bv.correlation, bv.joint_histogram):

@@ -11,14 +11,17 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.drive.local_pipeline import numbers
+from beam_volumes.ops.labels.surveys import table_surveys
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
+from beam_volumes.session.local import Spill
 from beam_volumes.session.session import Session
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.claims import Document, Superseded
 from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep import executor, writing
+from tests.across.groups import shuffling
 from tests.transforms.trees import chunk_files, membranes, stored
 from tests.waiting import PATIENCE
 
@@ -387,3 +390,46 @@ def test_an_attempt_that_comes_after_the_end_changes_nothing(tmp_path, monkeypat
     done = np.asarray(bv.open(tmp_path / "out.zarr"))
     np.testing.assert_array_equal(done, expected.astype(done.dtype))
     assert bv.verify(tmp_path / "out.zarr", checksums=True) == []
+
+
+VOXELS = np.random.default_rng(0).integers(0, 40, (6, 10, 14)).astype("u1")
+LABELS = (np.random.default_rng(1).permutation(6 * 10 * 14).astype("u4") // 5).reshape(6, 10, 14)
+#: Operations with merges of several rounds: results are voxels and tables.
+MERGED = {
+    "label": lambda v, labels: [bv.label(v > 20), bv.label(v, by_value=True, connectivity=3)],
+    "keep_largest": lambda v, labels: [bv.keep_largest(v > 25, 5)],
+    "watershed": lambda v, labels: [bv.watershed(v), bv.h_maxima(v, 9)],
+    "relabel_sequential": lambda v, labels: bv.relabel_sequential(labels),
+    "relabel_sequential by size": lambda v, labels: bv.relabel_sequential(
+        labels, by="size", min_size=3
+    ),
+    "regionprops_table": lambda v, labels: [
+        bv.regionprops_table(labels, v, ["centroid", "intensity_max"])
+    ],
+    "region_adjacency": lambda v, labels: [
+        bv.region_adjacency(labels, v),
+        bv.contingency(labels, v),
+    ],
+    "peak_local_max": lambda v, labels: [bv.peak_local_max(v, 2)],
+    "distance_transform_edt": lambda v, labels: [bv.distance_transform_edt(v > 4)],
+    "cumsum": lambda v, labels: [bv.cumsum(v, axis=0)],
+}
+
+
+@pytest.mark.parametrize("way", MERGED)
+def test_merges_take_messages_in_any_order_and_twice(way, monkeypatch):
+    """Tables have many shards, and messages of a step are in no order."""
+    monkeypatch.setattr(table_surveys, "ROWS", 8)
+    how = {"runner": None, "progress": False, "slab": (2, 5, 7), "workers": 1}
+    targets = MERGED[way](bv.open(VOXELS), bv.open(LABELS))
+    expected = [bv.compute(target, **how) for target in targets]
+    group, shuffled = Spill.group, shuffling(np.random.default_rng(2))
+
+    def in_any_order(spill, pairs):
+        for key, values in shuffled(list(pairs)):
+            yield from group(spill, [(key, value) for value in values])
+
+    monkeypatch.setattr(Spill, "group", in_any_order)
+    for target, result in zip(targets, expected, strict=True):
+        found = bv.compute(target, **how)
+        assert found.equals(result) if hasattr(found, "equals") else np.array_equal(found, result)
