@@ -43,6 +43,8 @@ PER_LEAF, SAMPLE = 128, 1 << 14
 EDGE_BYTES, HISTOGRAM_BYTES = 230, 6_300
 #: Bytes of a boundary that waits in a node, if not all fit at once: for its names, and each of its values.
 HELD_BYTES, VALUE_BYTES = 64, 16
+#: The same for each region of the node.
+_REGION_BYTES = 48
 #: Boundaries are then added until those that stay leave less than one part in so many of the room.
 _PARTS = 16
 #: Bytes of `cut` for a merge.
@@ -400,7 +402,7 @@ class _Node(Round):
         merges, left, regions = settle_in_parts(
             parts,
             Regions(names, sizes, is_open),
-            _Room(how, sum(map(len, parts)), self.limit_bytes),
+            _Room(how, sum(map(len, parts)), len(names), self.limit_bytes),
             how.how,
             how.threshold,
             how.max_size,
@@ -428,12 +430,15 @@ class _Room:
 
     step: Agglomeration
     held: int  #: All boundaries of the node.
+    regions: int  #: All of their regions.
     limit_bytes: int | None
 
     def __call__(self, left: int) -> int:
         if self.limit_bytes is None or self.held * self.step.edge_bytes <= self.limit_bytes:
             return self.held
-        own = (self.limit_bytes - self.held * self.step.held_bytes) // self.step.edge_bytes
+        # Half of `held_bytes` are for sorting.
+        held = self.held * self.step.held_bytes // 2 + self.regions * _REGION_BYTES
+        own = (self.limit_bytes - held) // self.step.edge_bytes
         if own - left < max(1, own // _PARTS):  # all at once do not fit either
             check_room(self.held, self.step.edge_bytes, self.limit_bytes)
         return own - left
