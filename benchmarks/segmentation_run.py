@@ -41,7 +41,7 @@ SIDE, FIRST = 240, 5
 NOISE_SIDE, NOISE = 160, 3.0
 #: As in templates/recipes/neurons.yaml.
 SMALLEST, LEAST = 1300, 140
-#: Of the sum of affinities. Its basins have about 226 voxels, and those of `watershed_affinities` 11 voxels.
+#: Of the sum of affinities: basins have about 226 voxels, but only 11 in `watershed_affinities`.
 SIGMA = 1
 
 
