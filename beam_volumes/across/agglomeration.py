@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -252,6 +253,60 @@ def settle(
     i, j = numbers[i], numbers[j]
     a, b = regions.names[np.minimum(i, j)], regions.names[np.maximum(i, j)]
     return made, Boundaries(a, b, known), still
+
+
+def settle_in_parts(
+    parts: list[Boundaries],
+    regions: Regions,
+    room: Callable[[int], int],
+    linkage: Linkage,
+    threshold: float,
+    max_size: int | None = None,
+    min_size: int | None = None,
+) -> tuple[Merges, Boundaries, Regions]:
+    """As `settle`, but add boundaries some at a time, in the order of their larger names.
+
+    A region is open until its last boundary is added. ``room`` gets the number of boundaries that are left,
+    and returns how many can be added. The list of ``parts`` is emptied.
+    """
+    if room(0) >= sum(map(len, parts)):
+        together = Boundaries.together
+        return settle(together(parts), regions, linkage, threshold, max_size, min_size)
+    edges = Boundaries.together(parts)
+    order = np.argsort(edges.b, kind="stable")
+    a, b, known = edges.a[order], edges.b[order], edges.known[order]
+    del edges, order
+    places = np.empty((len(a), 2), np.int32)
+    places[:, 0], places[:, 1] = _places(regions.names, a), _places(regions.names, b)
+    last = np.full(len(regions.names), -1, np.int64)  # the row of its last boundary
+    for k in range(2):
+        np.maximum.at(last, places[:, k], np.arange(len(a)))
+    sizes, left = regions.sizes.copy(), Boundaries(a[:0], b[:0], known[:0])
+    made: list[Merges] = []
+    start = 0
+    while start < len(a):
+        stop = min(len(a), start + room(len(left)))
+        some = slice(start, stop)
+        kept = _places(regions.names, np.concatenate([left.a, left.b]))
+        used = np.unique(np.concatenate([kept, places[some].reshape(-1)]))
+        is_open = regions.is_open[used] | (last[used] >= stop)
+        own = [left, Boundaries(a[some], b[some], known[some])]
+        del left
+        merges, left, still = settle(
+            Boundaries.together(own),
+            Regions(regions.names[used], sizes[used], is_open),
+            linkage,
+            threshold,
+            max_size,
+            min_size,
+        )
+        sizes[_places(regions.names, still.names)] = still.sizes
+        made.append(merges)
+        start = stop
+    at = _places(regions.names, still.names)
+    columns = zip(*((m.a, m.b, m.scores, m.sizes) for m in made), strict=True)
+    merges = Merges(*(np.concatenate(c) for c in columns))
+    return merges, left, Regions(still.names, sizes[at], regions.is_open[at])
 
 
 def _merge_greedily(

@@ -133,3 +133,44 @@ def test_a_step_takes_the_bytes_of_its_boundaries(linkage, graph, threshold, clo
     finally:
         tracemalloc.stop()
     assert peak < step.edge_bytes * len(a)
+
+
+@thorough
+@pytest.mark.parametrize("linkage", ["mean", "max", "quantile"])
+def test_a_node_adds_boundaries_in_parts_that_fit(linkage):
+    """A long stack of layers: few boundaries stay open, so much less memory than for all is enough."""
+    random = np.random.default_rng(0)
+    layers, side = (300, 4) if linkage == "quantile" else (2000, 8)
+    index = np.arange(layers * side**2)
+    own = [index[index // step % side > 0] for step in (side, 1)]
+    own.append(index[side**2 :])
+    far = np.concatenate([o - step for o, step in zip(own, (side, 1, side**2), strict=True)])
+    a, b = (x.astype(np.uint64) + np.uint64(1) for x in (far, np.concatenate(own)))
+    known = random.integers(0, 256, len(a))
+    if linkage == "mean":
+        faces = random.integers(1, 200, len(a))
+        known = np.stack([known * faces, faces], axis=1)
+    if linkage == "quantile":
+        known = random.integers(0, 9, (len(a), 256))
+    step = Agglomeration("agglomerate", linkage, 0.5, 100.0, None, False)
+    names = np.unique(np.concatenate([a, b]))
+    limit = step.held_bytes * len(a) + step.edge_bytes * len(a) // 3
+    assert limit < step.edge_bytes * len(a)
+
+    def merged(limit):
+        close = "close", (0,), (names.copy(), np.ones(len(names), np.int64))
+        parts = [Boundaries(a[k::3].copy(), b[k::3].copy(), known[k::3].copy()) for k in range(3)]
+        values = [close, *(("edges", (k,), part) for k, part in enumerate(parts))]
+        node = next(r for r in step.flow(limit).rounds if r.name == "node-0")
+        del parts, close
+        for _ in node.step((0,), values):
+            pass
+
+    merged(limit)  # compiles
+    tracemalloc.start()
+    try:
+        merged(limit)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < limit

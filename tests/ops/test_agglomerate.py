@@ -25,7 +25,9 @@ from beam_volumes.across.agglomeration import (
     Regions,
     roots,
     settle,
+    settle_in_parts,
 )
+from beam_volumes.across.rounds import agglomeration as agglomeration_rounds
 from beam_volumes.across.rounds import flow as rounds
 from beam_volumes.across.rounds.agglomeration import HISTOGRAM, MERGE_BYTES, Agglomeration
 from beam_volumes.across.rounds.chains import Within, chained
@@ -93,12 +95,12 @@ class Given(Round):
         yield "rows", key, values[0]
 
 
-def by_rounds(shards, sizes, random, **how):
+def by_rounds(shards, sizes, random, limit=None, **how):
     """The merges of a table in shards, by shuffled rounds over a tree of ranges."""
     source = Flow((Given("slabs", ("rows",)),), ("rows",))
     step = Agglomeration("agglomerate", with_sizes=sizes is not None, **how)
     sources = [source] if sizes is None else [source, source]
-    flow = chained(sources, [(step, tuple(range(len(sources))))], None)
+    flow = chained(sources, [(step, tuple(range(len(sources))))], limit)
     given_ = [((k,), (s,) if sizes is None else (s, sizes[k])) for k, s in enumerate(shards)]
     found = rounds.run(flow, given_, shuffling(random))["rows"]
     tables = [c for _, c in sorted(found, key=lambda r: r[0])]
@@ -163,6 +165,14 @@ def greedy_order(graph, twice, seed, limited, data):
                 max_size=max_size, **tree,
             )  # fmt: skip
         assert got == expected, (tree, neighbours)
+    with pytest.MonkeyPatch.context() as patch:  # a node adds few boundaries at a time
+        patch.setattr(Agglomeration, "edge_bytes", 1 << 20)
+        patch.setattr(agglomeration_rounds._Room, "__call__", lambda *_: 1 + seed % 3)
+        got = by_rounds(
+            shards, beside, random, linkage=linkage, quantile=quantile, threshold=threshold,
+            max_size=max_size, radix=2, levels=2, limit=1 << 19,
+        )  # fmt: skip
+    assert got == expected
 
 
 def settled(edges, linkage, threshold, **limits):
@@ -230,6 +240,51 @@ def test_hubs_and_chains(linkage):
             keys = np.array(sorted(parents))
             found = roots(keys, np.array([parents[k] for k in keys.tolist()]))
             np.testing.assert_array_equal(found, last[joined[keys - 1]])
+
+
+@pytest.mark.parametrize("linkage", ["mean", "max", "min", "lowest"])
+@pytest.mark.parametrize("limits", [{}, {"min_size": 6}, {"max_size": 9}])
+def test_boundaries_that_are_added_in_parts_merge_in_the_same_order(linkage, limits):
+    """Also if regions remain open; what a second step adds is merged as if all came at once."""
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        a, b = random.integers(1, 40, (2, 150)).astype(np.uint64)
+        far = a != b
+        a, b = np.minimum(a, b)[far], np.maximum(a, b)[far]
+        known = random.integers(0, 6, len(a))
+        known = np.stack([3 * known, random.integers(1, 4, len(a))], axis=1)
+        known = known if linkage == "mean" else known[:, 0]
+        names = np.unique(np.concatenate([a, b]))
+        sizes, later = random.integers(1, 9, len(names)), random.random(len(a)) < 0.3
+        is_open = np.isin(names, np.concatenate([a[later], b[later]]))
+        how = Linkage(linkage), -4.0, limits.get("max_size"), limits.get("min_size")
+
+        def one(rows, is_open, how=how, all_=(a, b, known, names, sizes)):
+            a, b, known, names, sizes = all_
+            part = Boundaries(a[rows], b[rows], known[rows])
+            return settle(part, Regions(names, sizes, is_open), *how)
+
+        expected = one(np.arange(len(a)), np.zeros(len(names), bool))[0]
+        parts = [
+            Boundaries(a[rows], b[rows], known[rows])
+            for rows in np.array_split(np.flatnonzero(~later), 3)
+        ]
+        regions, room = Regions(names, sizes, is_open), lambda left: 1 + left % 3
+        first, left, still = settle_in_parts(parts, regions, room, *how)
+        assert parts == []
+        sizes = sizes.copy()
+        sizes[np.searchsorted(names, still.names)] = still.sizes
+        part = Boundaries.together([left, Boundaries(a[later], b[later], known[later])])
+        used = np.unique(np.concatenate([part.a, part.b]))
+        own = Regions(used, sizes[np.searchsorted(names, used)], np.zeros(len(used), bool))
+        second = settle(part, own, *how)[0]
+        assert rows_of(first) | rows_of(second) == rows_of(expected)
+        assert len(first) + len(second) == len(expected)
+
+
+def rows_of(merges):
+    columns = merges.a, merges.b, merges.scores, merges.sizes
+    return set(zip(*(c.tolist() for c in columns), strict=True))
 
 
 def test_what_is_too_large_is_refused_before_it_is_merged():

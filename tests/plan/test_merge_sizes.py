@@ -1,5 +1,6 @@
 """Merges have a size that depends on the voxels: plans show it, and refuse nothing that may fit."""
 
+import math
 import re
 import warnings
 
@@ -108,3 +109,27 @@ def test_no_voxels_need_more_than_the_maximum_of_a_plan(way, image, monkeypatch)
     plan = planned(way(bv.open(image)), **how)
     (size,) = (size for p in plan.passes for size in p.merges.values())
     assert [0 < step <= size.maximum for step in found] == [True]
+
+
+def segments_of(shape):
+    affinities = bv.stack([lazy(shape, chunks=(64, 64, 64))] * 3)
+    return bv.watershed_affinities(affinities, 0, min_size=1000)
+
+
+@pytest.mark.parametrize("shape", [(256, 576, 576), (1024, 2304, 2304)])
+def test_slabs_have_room_for_the_rows_of_usual_basins(shape):
+    """For basins of 16 voxels, not only of 2,000: a run of hours would end in its second pass."""
+    options = {"memory": "2GiB", "workers": 1, "threads": 2}
+    plan = planned(segments_of(shape), **options)
+    assert plan.predicted_memory <= plan.memory
+    assert all(p.partition.likely <= plan.memory for p in plan.passes)
+    (first, *_) = plan.passes
+    assert math.prod(first.grid.step) >= 1 << 23  # but they are not tiny
+
+
+def test_slabs_of_the_user_may_have_more_basins_than_expected():
+    """Rows that do not fit anyway leave room for the answers of twice as many basins, or more."""
+    options = {"memory": "2GiB", "workers": 1, "threads": 2, "slab": (64, 576, 576)}
+    first, second, *_ = planned(segments_of((256, 576, 576)), **options).passes
+    assert second.partition.likely > GB  # more than fits
+    assert first.limit_bytes > 4 * first.partition.reserved

@@ -24,7 +24,7 @@ from beam_volumes.across.agglomeration import (
     Merges,
     Regions,
     distinct,
-    settle,
+    settle_in_parts,
 )
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
@@ -41,6 +41,12 @@ LEAF = 1 << 20
 PER_LEAF, SAMPLE = 128, 1 << 14
 #: Maximum bytes of a node for a boundary; the histogram of a quantile is additional.
 EDGE_BYTES, HISTOGRAM_BYTES = 230, 6_300
+#: Bytes of a boundary that waits in a node, if not all fit at once: for its names, and each of its values.
+HELD_BYTES, VALUE_BYTES = 64, 16
+#: The same for each region of the node.
+_REGION_BYTES = 48
+#: Boundaries are then added until those that stay leave less than one part in so many of the room.
+_PARTS = 16
 #: Bytes of `cut` for a merge.
 MERGE_BYTES = 100
 
@@ -89,6 +95,11 @@ class Agglomeration(TableStep):
     def edge_bytes(self) -> int:
         return EDGE_BYTES + (HISTOGRAM_BYTES if self.linkage == "quantile" else 0)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a node for a boundary that waits while others are merged."""
+        return HELD_BYTES + VALUE_BYTES * len(NEEDED[self.linkage])
+
     def flow(self, limit_bytes: int | None = None) -> Flow:
         nodes = sum(self.radix**level for level in range(self.levels + 1))
         table = table_flow(MERGES, nodes, limit_bytes=limit_bytes, row_bytes=32)
@@ -112,7 +123,7 @@ class Agglomeration(TableStep):
                 *sizes,
                 Census("census", ("place", names[-1]), leaf, self.radix**self.levels),
                 _Place("place", (*names, "ledger", "regions"), self.radix),
-                _Ledger("ledger", names, self.edge_bytes, limit_bytes),
+                _Ledger("ledger", names, self.held_bytes, limit_bytes),
                 _Regions("regions", names, self.with_sizes, self.radix),
                 *up,
                 *rest,
@@ -388,9 +399,10 @@ class _Node(Round):
             at = np.searchsorted(names, labels)
             sizes[at], is_open[at] = own, False
         del given, below, closing
-        merges, left, regions = settle(
-            Boundaries.together(parts),
+        merges, left, regions = settle_in_parts(
+            parts,
             Regions(names, sizes, is_open),
+            _Room(how, sum(map(len, parts)), len(names), self.limit_bytes),
             how.how,
             how.threshold,
             how.max_size,
@@ -409,7 +421,27 @@ class _Node(Round):
             for (what, _), part in given.items()
             if what != "close"
         )
-        check_room(count, self.step_.edge_bytes, self.limit_bytes)
+        check_room(count, self.step_.held_bytes, self.limit_bytes)
+
+
+@dataclass(frozen=True)
+class _Room:
+    """How many of a node's boundaries can be added to those that are left, as a function of these."""
+
+    step: Agglomeration
+    held: int  #: All boundaries of the node.
+    regions: int  #: All of their regions.
+    limit_bytes: int | None
+
+    def __call__(self, left: int) -> int:
+        if self.limit_bytes is None or self.held * self.step.edge_bytes <= self.limit_bytes:
+            return self.held
+        # Half of `held_bytes` are for sorting.
+        held = self.held * self.step.held_bytes // 2 + self.regions * _REGION_BYTES
+        own = (self.limit_bytes - held) // self.step.edge_bytes
+        if own - left < max(1, own // _PARTS):  # all at once do not fit either
+            check_room(self.held, self.step.edge_bytes, self.limit_bytes)
+        return own - left
 
 
 def check_room(count: int, each: int, limit_bytes: int | None) -> None:

@@ -24,7 +24,7 @@ _MANY_STAGES, _WINDOW_VOXELS_OF_MANY = 8, 1 << 20
 _WINDOW_VOXELS_OF_DEVICE, _WINDOW_SLICES_OF_DEVICE = 32 << 20, 64
 #: Slabs should read at most this share repeatedly at their borders.
 _AMPLIFICATION = 0.10
-#: With overlap, one part in so many of the budget is left for answers.
+#: With overlap or likely results, one part in so many of the budget is left for answers.
 _ANSWERS = 8
 #: Maximum number of windows of a slab, unless the user asks for narrower ones.
 _MAX_WINDOWS = 1 << 12
@@ -81,6 +81,11 @@ class Partitioning:
         """Whether its memory grows with the results of an earlier pass."""
         return any(p.is_answer for p in self.parts)
 
+    @property
+    def likely(self) -> int:
+        """The peak memory of its sweep, with all results of their likely size."""
+        return sum(max(p.bytes, p.likely) for p in self.parts if p.place == HOST)
+
     def answer_limit_bytes(self, budget: int) -> int:
         """Bytes that answers may take in a slab that may take ``budget`` bytes."""
         answers = sum(p.bytes for p in self.parts if p.is_answer)
@@ -102,13 +107,16 @@ class Partitioning:
     def grown(self, budget: int) -> Partitioning:
         """Grow the parts, and the step of the merges, to their likely size, as far as the budget allows.
 
-        Slabs are chosen by the minimum, so that no run is refused for results that it may not have.
+        If no slabs fit with this size, they are chosen by the minimum, so that no run is refused for
+        results that it may not have.
         Runs with fewer labels take less memory than predicted. Without room, a slab reports an
         error at its end, and a merge before it begins.
         """
         parts, merge = self.parts, self.merge
         wanted = [max(0, p.likely - p.bytes) for p in parts]
-        spare = min(max(0, budget - self.sweep_memory), sum(wanted))
+        # A slab may only have labels for which answers have room, and these may be more than is likely.
+        rest = budget - budget // _ANSWERS if self.has_answers else budget
+        spare = min(max(0, rest - self.sweep_memory), sum(wanted))
         if spare:
             share = spare / sum(wanted)
             parts = tuple(
@@ -150,8 +158,8 @@ def choose(
 
     Of the partitions that fit ``budget``, choose the one with the fewest repeated reads, then the
     largest tiles, then the largest windows. Room to read ahead is given up if more than a tenth
-    would be read repeatedly, room to write behind if nothing else fits. Slabs with merges that are
-    expected to fit come first.
+    would be read repeatedly, room to write behind if nothing else fits. Slabs with results and merges
+    that are expected to fit come first.
 
     Raises TooLarge: even the smallest tiles and windows do not fit.
     """
@@ -175,21 +183,26 @@ def _best(
     programs: Sequence[Program],
     budget: int,
     concurrency: Concurrency,
-    merge_budget: float = math.inf,
+    likely_budget: float = math.inf,
 ) -> list[Partitioning] | None:
-    """The best partition, among slabs with merges that are expected to need ``merge_budget``."""
-    surveys = [s.survey for p in programs for s in p.surveys]
+    """The best partition, among slabs with results and merges that are expected to need ``likely_budget``."""
+    surveys, unit = [s.survey for p in programs for s in p.surveys], write_grid(programs)[0]
     best: list[Partitioning] | None = None
     minimum_read = math.inf
     for overlap in OVERLAPS[:2]:
         for tile in _tiles_for(programs, concurrency):
             reads = []
-            for depth in _depths(programs, tile, concurrency):
+            depths = _depths(programs, tile, concurrency)
+            for depth in depths:
                 grid = Grid(programs[0].shape, (depth, *tile))
-                if any(s.merge_size(grid).expected > merge_budget for s in surveys):
+                if any(s.merge_size(grid).expected > likely_budget for s in surveys):
                     continue
                 parts = _fitting(programs, (depth, *tile), overlap, budget, concurrency)
                 if parts is None:
+                    continue
+                if any(p.likely > likely_budget for p in parts):
+                    if (half := _half(depth, unit)) < min(depths):
+                        depths.append(half)
                     continue
                 read = max(
                     amplification_inside(p, part.grid)
