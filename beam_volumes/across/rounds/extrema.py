@@ -332,8 +332,8 @@ class PeaksOfLabels(Peaks):
         # Along one more axis, peaks of different labels are far from each other.
         distance = self.distance if len(self.distance) == 1 else (*self.distance, 1)
         _, number = np.unique(rows.columns["label"], return_inverse=True)
-        apart = 2 * distance[-1] * number.reshape(-1, 1)
-        places = np.concatenate([self.positions(rows.columns), apart], axis=1)
+        separate = 2 * distance[-1] * number.reshape(-1, 1)
+        places = np.concatenate([self.positions(rows.columns), separate], axis=1)
         return spaced(places, distance, self.p_norm, None, is_open)
 
     def ranked(self, rows: Columns) -> Columns:

@@ -819,8 +819,8 @@ def _candidates(low: np.ndarray, high: np.ndarray) -> Iterator[tuple[np.ndarray,
         found = cKDTree(centres[known]).query_ball_point(centres[own], reach, p=np.inf)
         i = np.repeat(own, [len(others) for others in found])
         j = known[np.fromiter(itertools.chain.from_iterable(found), int, len(i))]
-        once = (kinds[j] < kind) | (i < j)
-        yield i[once], j[once]
+        is_first = (kinds[j] < kind) | (i < j)
+        yield i[is_first], j[is_first]
 
 
 def _factors(shape: Sequence[int], limit: int | None = None) -> np.ndarray:
