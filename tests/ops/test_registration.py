@@ -884,6 +884,67 @@ def test_wrong_links_of_matrices_are_left_out(model, reference):
     assert abs(found.matrices - np.eye(2)).max() < 0.02
 
 
+def links_of_slices(count, wrong, turned, model):
+    """Links of each slice with the next three, of which a share is wrong, with the true matrices."""
+    from beam_volumes.ops.geometry.registration.images import Link
+    from beam_volumes.ops.geometry.registration.links import corners
+
+    rng = np.random.default_rng(0)
+    points = corners([(0, 63), (0, 63)])
+    middle = points.mean(axis=1)
+    angles = (
+        np.cumsum(rng.normal(0, 0.03, count)) if turned == "slowly" else rng.uniform(-3, 3, count)
+    )
+    true = np.stack([turn(a) for a in angles])
+    if model == "affine":
+        true = true @ (np.eye(2) + rng.normal(0, 0.02, (count, 2, 2)))
+    places = rng.uniform(-8, 8, (count, 2)) + middle - true @ middle
+    links, is_wrong = {}, {}
+    for i, j in ((k, k + n) for k in range(count) for n in range(1, min(4, count - k))):
+        is_wrong[i, j] = rng.random() < wrong
+        error = turn(rng.uniform(-0.3, 0.3) if is_wrong[i, j] else rng.normal(0, 0.003))
+        shift = rng.normal(0, 0.1, 2)
+        if is_wrong[i, j]:
+            shift += rng.choice([-1, 1], 2) * rng.uniform(4, 30, 2)
+        back = np.linalg.inv(true[j])
+        offset = error @ (back @ (true[i] @ middle + places[i] - places[j]) - middle) + middle
+        matrix = error @ back @ true[i]
+        offset = offset + shift - matrix @ middle
+        links[i, j] = Link(matrix, offset, 0.8, 4e3, 40.0, points=points)
+    return links, is_wrong, true
+
+
+@pytest.mark.parametrize("turned", ["slowly", "anyhow"])
+@pytest.mark.parametrize("wrong", [0.02, 0.1])
+@pytest.mark.parametrize("model", ["rigid", "affine"])
+def test_wrong_links_of_many_slices_are_left_out(model, wrong, turned, monkeypatch):
+    """Slices far from the reference keep their size, and few solutions are enough."""
+    from beam_volumes.ops.geometry.registration import links as solver
+
+    solutions, solved = [], solver._Equations.solved
+    monkeypatch.setattr(
+        solver._Equations, "solved", lambda *a, **b: solutions.append(0) or solved(*a, **b)
+    )
+    count = 2000
+    links, is_wrong, true = links_of_slices(count, wrong, turned, model)
+    found = placed_tiles(links, np.zeros((count, 2)), model=model, reference=count // 2)
+    assert len(solutions) <= 40
+    used = set(found.used)
+    # A link with errors of all kinds that are small may be used.
+    assert sum(is_wrong[pair] for pair in used) <= 0.02 * sum(is_wrong.values())
+    assert sum(not is_wrong[pair] for pair in used) >= 0.97 * (len(links) - sum(is_wrong.values()))
+    np.testing.assert_allclose(found.matrices[count // 2], np.eye(2), rtol=0, atol=1e-15)
+    sizes = np.linalg.det(found.matrices)
+    if model == "rigid":
+        np.testing.assert_allclose(sizes, 1, rtol=0, atol=1e-12)
+    else:
+        assert 0.3 < sizes.min() < sizes.max() < 3
+    # The turns between neighbours are those of the truth.
+    between = np.linalg.inv(found.matrices[:-1]) @ found.matrices[1:]
+    wanted = np.linalg.inv(true[:-1]) @ true[1:]
+    assert np.median(abs(between - wanted)) < 0.005
+
+
 def test_links_that_contradict_each_other_are_not_used_alone():
     """Which of three links of a loop is wrong is unknown; a link outside of loops is used."""
     from beam_volumes.ops.geometry.registration.images import Link

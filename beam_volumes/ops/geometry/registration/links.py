@@ -10,7 +10,12 @@ from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+from scipy.sparse.csgraph import (
+    breadth_first_order,
+    connected_components,
+    minimum_spanning_tree,
+    reverse_cuthill_mckee,
+)
 from scipy.sparse.linalg import SuperLU, splu
 
 from beam_volumes.ops.geometry.registration.images import MIN_ALONE, MIN_EVIDENCE, Link
@@ -33,6 +38,8 @@ _MAX_DISTANCE = 1000
 #: The error of iterative solutions relative to the start from 0; the second if another solution follows.
 _TOLERANCE, _ROUGH = 1e-9, 1e-3
 _MAX_ITERATIONS = 20_000
+#: The last change of matrices with a reference, and the maximum number of steps to it.
+_MIN_STEP, _MAX_STEPS = 1e-7, 10
 #: Matrices, places and residuals.
 _Solved: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -145,9 +152,13 @@ def _agreeing(
     M. J. Black and A. Rangarajan, "On the unification of line processes, outlier rejection, and robust
     statistics with applications in early vision", International Journal of Computer Vision 19, 1996.
     """
-    # Wrong links can have large weights, so all but tiny weights become similar, but not equal. If only a
-    # reference kept its matrix, all others would shrink to a point, where all links agree.
-    system = replace(system, reference=None)
+    # Wrong links can have large weights, so all but tiny weights become similar, but not equal.
+    if system.model == "translation":
+        system = replace(system, reference=None)
+    elif system.reference is not None:
+        # Wrong links turn and move far images so much that no weights of residuals would undo it.
+        likely = system.likely(significant)
+        solved = system.solved(np.where(likely, system.weights, 0.0))
     weights = system.weights / (system.weights + 0.1 * np.median(system.weights[significant]))
     weights = weights * significant
     finest = _FINE * max_residual
@@ -247,6 +258,7 @@ class _Equations:
     evidence: np.ndarray
     points: np.ndarray  #: (links, axes, points)
     there: np.ndarray  #: The points in the other image
+    maps: np.ndarray  #: The matrix of each link
     given: np.ndarray
     neighbours: np.ndarray  #: (pairs, 2)
     model: str
@@ -264,13 +276,14 @@ class _Equations:
         spacing: np.ndarray,
     ) -> _Equations:
         every = list(links.values())
-        no_points = np.zeros((0, given.shape[1], 1))
+        no_points, ndim = np.zeros((0, given.shape[1], 1)), given.shape[1]
         return cls(
             np.array(list(links), int).reshape(-1, 2),
             np.array([link.weight for link in every], np.float64),
             np.array([link.evidence for link in every], np.float64),
             np.stack([link.points for link in every]) if every else no_points,
             np.stack([link.ends for link in every]) if every else no_points,
+            np.array([link.matrix for link in every], np.float64).reshape(-1, ndim, ndim),
             given,
             np.array(neighbours, int).reshape(-1, 2),
             model,
@@ -288,20 +301,171 @@ class _Equations:
         heaviest = weights.max(initial=0.0) or 1.0
         some = np.flatnonzero(weights)
         scaled = weights[some] / heaviest
+        before = self.given if start is None else start[1]
         if self.model == "translation":
             matrices = np.tile(np.eye(self.given.shape[1]), (len(self.given), 1, 1))
+        elif self.reference is None:
+            matrices = self._projected(self._linear_parts(some, scaled))
         else:
-            matrices = self._linear_parts(some, scaled)
-        if self.model == "rigid":
-            turns = nearest_rotations(matrices * self.spacing[:, None] / self.spacing)
-            matrices = turns / self.spacing[:, None] * self.spacing
-        before = self.given if start is None else start[1]
-        places = self._places(some, scaled, matrices, before, tolerance)
+            return self._refined(some, scaled, start, tolerance)
+        return self._with_residuals(
+            matrices, self._places(some, scaled, matrices, before, tolerance)
+        )
+
+    def _projected(self, matrices: np.ndarray) -> np.ndarray:
+        """Return the nearest matrices that the model allows."""
+        if self.model != "rigid":
+            return matrices
+        turns = nearest_rotations(matrices * self.spacing[:, None] / self.spacing)
+        return turns / self.spacing[:, None] * self.spacing
+
+    def _with_residuals(self, matrices: np.ndarray, places: np.ndarray) -> _Solved:
         i, j = self.ends.T
         here = matrices[i] @ self.points + places[i][:, :, None]
         there = matrices[j] @ self.there + places[j][:, :, None]
         residuals = np.linalg.norm(here - there, axis=1).max(axis=1, initial=0.0)
         return matrices, places, residuals
+
+    def _refined(
+        self, some: np.ndarray, weights: np.ndarray, start: _Solved | None, tolerance: float
+    ) -> _Solved:
+        """Return a solution with the matrix of the reference, by steps of Gauss and Newton.
+
+        Links that disagree a little have only small solutions far from a single reference, because small
+        images agree best. Each step therefore uses points that agree by the transforms before it: a change
+        of all transforms together then changes no residual.
+        """
+        tree, joins = self._tree(some)
+        matrices = self._composed(tree) if start is None else start[0]
+        places = self._places(some, weights, matrices, self.given, tolerance)
+        for _ in range(_MAX_STEPS if tolerance < _ROUGH else 1):
+            changed = self._projected(matrices + self._step(some, weights, joins, matrices, places))
+            change = abs(changed - matrices).max()
+            matrices = changed
+            places = self._places(some, weights, matrices, self.given, tolerance)
+            if change < _MIN_STEP:
+                break
+        return self._with_residuals(matrices, places)
+
+    def _step(
+        self,
+        some: np.ndarray,
+        weights: np.ndarray,
+        joins: np.ndarray,
+        matrices: np.ndarray,
+        places: np.ndarray,
+    ) -> np.ndarray:
+        """Return changes of the matrices; all images of ``joins`` get the same matrix.
+
+        The unknowns of an image are the rows of its transposed change, and the change of its place.
+        """
+        count, ndim = self.given.shape
+        i, j = self.ends[some].T
+        here = matrices[i] @ self.points[some] + places[i][:, :, None]
+        there = matrices[j] @ self.there[some] + places[j][:, :, None]
+        scale = float(abs(self.points).max(initial=0.0)) or 1.0
+        # The positions of the first points in the other images; means of both could be a single point.
+        met = np.linalg.inv(matrices)[j] @ (here - places[j][:, :, None])
+        near, far = (each.transpose(0, 2, 1).reshape(-1, ndim) for each in (self.points[some], met))
+        size = abs(np.linalg.det(matrices)) ** (1 / ndim)
+        heavy = np.repeat(weights / np.sqrt(size[i] * size[j]), self.points.shape[2])[:, None]
+        unknown = np.repeat(self.ends[some] * (ndim + 1), self.points.shape[2], axis=0)
+        one, entry = np.ones((len(near), 1)), np.arange(ndim + 1)
+        rows = [np.hstack([near / scale, one, -far / scale, -one]) * heavy]
+        columns = [(unknown[:, :, None] + entry).reshape(len(near), 2 * (ndim + 1))]
+        wanted = [(there - here).transpose(0, 2, 1).reshape(-1, ndim) * heavy]
+        pairs = (joins[:, None] * (ndim + 1) + entry[:, None]).reshape(-1, 2)
+        rows.append(np.tile([-1.0, 1.0], (len(pairs), 1)))
+        columns.append(pairs)
+        apart = (matrices[joins[:, 0]] - matrices[joins[:, 1]]).transpose(0, 2, 1) * scale
+        wanted.append(np.pad(apart, ((0, 0), (0, 1), (0, 0))).reshape(-1, ndim))
+        rows.append(np.ones((ndim + 1, 1)))
+        fixed = np.arange(count) == self.reference
+        columns.append(np.flatnonzero(np.repeat(fixed, ndim + 1))[:, None])
+        wanted.append(np.zeros((ndim + 1, ndim)))
+        found = _least_squares(rows, columns, wanted, count * (ndim + 1))
+        found = found.reshape(count, ndim + 1, ndim)[:, :ndim].transpose(0, 2, 1) / scale
+        found[fixed] = 0.0
+        return found
+
+    def _tree(self, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return links and neighbours that connect all images without a loop, and these neighbours.
+
+        Links are preferred to neighbours; links of loops that close, and of near images, to others. The
+        first are numbers of links, and then of neighbours.
+        """
+        count, links = len(self.given), len(self.ends)
+        some = some[np.argsort(self._ranks[some])]
+        numbers = np.append(some, links + np.arange(len(self.neighbours)))
+        ends = np.sort(np.concatenate([self.ends, self.neighbours])[numbers], axis=1)
+        keys, first = np.unique(ends @ [count, 1], return_index=True)
+        costs = sparse.coo_matrix((first + 1.0, (keys // count, keys % count)), (count, count))
+        tree = numbers[minimum_spanning_tree(costs).data.astype(int) - 1]
+        return tree, self.neighbours[tree[tree >= links] - links]
+
+    def likely(self, some: np.ndarray) -> np.ndarray:
+        """Return some links: those in loops that close, and those that connect further images."""
+        tree = self._tree(np.flatnonzero(some))[0]
+        found = some & self._closes
+        found[tree[tree < len(found)]] = True
+        return found
+
+    @cached_property
+    def _closes(self) -> np.ndarray:
+        """Whether a link is in a loop of three links that misses its start as little as most do."""
+        return self._loops <= _limit(self._loops[np.isfinite(self._loops)], 0.0)
+
+    @cached_property
+    def _ranks(self) -> np.ndarray:
+        """The order in which links are preferred before any solution."""
+        i, j = self.ends.T
+        ranks = np.empty(len(i), int)
+        ranks[np.lexsort((-self.evidence, abs(j - i), ~self._closes))] = np.arange(len(i))
+        return ranks
+
+    @cached_property
+    def _loops(self) -> np.ndarray:
+        """The least distance by which a loop of three links misses its start, for each link."""
+        count, loops = len(self.given), np.full(len(self.ends), np.inf)
+        order = np.lexsort(self.ends.T[::-1])
+        i, j = self.ends[order].T
+        keys = i * count + j
+        begins, stops = np.searchsorted(i, j), np.searchsorted(i, j, side="right")
+        for n in range(int((stops - begins).max(initial=0))):
+            first = np.flatnonzero(begins + n < stops)
+            second = begins[first] + n
+            wanted = i[first] * count + j[second]
+            direct = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
+            is_loop = keys[direct] == wanted
+            loop = order[np.stack([first, second, direct])[:, is_loop]]
+            a, b, c = loop
+            # The map of a link follows from its points and their positions in the other image.
+            start = (self.there[b] - self.maps[b] @ self.points[b])[:, :, :1]
+            missed = self.maps[b] @ self.there[a] + start
+            missed -= (
+                self.maps[c] @ self.points[a]
+                + ((self.there[c] - self.maps[c] @ self.points[c])[:, :, :1])
+            )
+            distance = np.linalg.norm(missed, axis=1).max(axis=1, initial=0.0)
+            for each in loop:
+                np.minimum.at(loops, each, distance)
+        return loops
+
+    def _composed(self, tree: np.ndarray) -> np.ndarray:
+        """Return the matrices that follow from the links of a tree, from the reference on."""
+        count, ndim = self.given.shape
+        i, j = np.concatenate([self.ends, self.neighbours])[tree].T
+        maps = np.concatenate([self.maps, np.tile(np.eye(ndim), (len(self.neighbours), 1, 1))])
+        graph = sparse.coo_matrix((np.ones(len(tree)), (i, j)), (count, count)).tocsr()
+        above = breadth_first_order(graph, self.reference, directed=False)[1]
+        above[above < 0] = np.flatnonzero(above < 0)
+        matrices = np.tile(np.eye(ndim), (count, 1, 1))
+        down, up = above[j] == i, above[i] == j
+        matrices[j[down]] = np.linalg.inv(maps[tree[down]])
+        matrices[i[up]] = maps[tree[up]]
+        while (above != above[above]).any():
+            matrices, above = matrices[above] @ matrices, above[above]
+        return matrices
 
     def _linear_parts(self, some: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the matrices of affine maps that agree best where links map their points.
@@ -322,30 +486,22 @@ class _Equations:
         identity = np.concatenate(
             [np.tile(scale * np.eye(ndim), (count, 1, 1)), self.given[:, None]], axis=1
         ).reshape(-1, ndim)
-        if self.reference is None:
-            anchored = np.arange(count * (ndim + 1)).reshape(count, -1)[:, :ndim].ravel()
-            anchored, weight = np.append(anchored, ndim), _STIFFNESS
-        else:
-            anchored, weight = self.reference * (ndim + 1) + np.arange(ndim + 1), 1.0
-        rows.append(np.full((len(anchored), 1), weight))
+        anchored = np.arange(count * (ndim + 1)).reshape(count, -1)[:, :ndim].ravel()
+        anchored = np.append(anchored, ndim)
+        rows.append(np.full((len(anchored), 1), _STIFFNESS))
         columns.append(anchored[:, None])
-        wanted.append(weight * identity[anchored])
+        wanted.append(_STIFFNESS * identity[anchored])
         pairs = (self.neighbours[:, None] * (ndim + 1) + np.arange(ndim + 1)[:, None]).reshape(
             -1, 2
         )
         rows.append(np.tile([-_WEAK, _WEAK], (len(pairs), 1)))
         columns.append(pairs)
         wanted.append(_WEAK * (identity[pairs[:, 1]] - identity[pairs[:, 0]]))
-        matrix = sparse.vstack(
-            [_rows(entries, of, len(identity)) for entries, of in zip(rows, columns, strict=True)]
-        ).tocsr()
-        normal = (matrix.T @ matrix).tocsc()
-        found = factorized(normal).solve(matrix.T @ np.concatenate(wanted))
+        found = _least_squares(rows, columns, wanted, len(identity))
         # Row b of the solution has entries (a, b) of the matrix for all a.
         found = found.reshape(count, ndim + 1, ndim)[:, :ndim].transpose(0, 2, 1) / scale
         # All matrices together are smaller than the identity, since this makes residuals smaller.
-        anchor = found.mean(axis=0) if self.reference is None else found[self.reference]
-        return np.linalg.inv(anchor) @ found
+        return np.linalg.inv(found.mean(axis=0)) @ found
 
     def _places(
         self,
@@ -397,6 +553,17 @@ def _rows(entries: np.ndarray, columns: np.ndarray, unknowns: int) -> sparse.csr
     """Return a sparse matrix with the same number of entries in each row."""
     starts = np.arange(len(entries) + 1) * entries.shape[1]
     return sparse.csr_matrix((entries.ravel(), columns.ravel(), starts), (len(entries), unknowns))
+
+
+def _least_squares(
+    rows: list[np.ndarray], columns: list[np.ndarray], wanted: list[np.ndarray], unknowns: int
+) -> np.ndarray:
+    """Return the unknowns that solve blocks of equations, each with the same number of entries."""
+    matrix = sparse.vstack(
+        [_rows(entries, of, unknowns) for entries, of in zip(rows, columns, strict=True)]
+    ).tocsr()
+    normal = (matrix.T @ matrix).tocsc()
+    return factorized(normal).solve(matrix.T @ np.concatenate(wanted))
 
 
 def factorized(normal: sparse.csc_matrix) -> SuperLU:
