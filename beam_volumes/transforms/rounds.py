@@ -172,15 +172,25 @@ class RunFlow(beam.PTransform):
         # Flink to 64.
         waiting = self.flow.rounds[0].to
         for r in rounds:
-            groups = arrived(r.name) | f"Group {r.name}" >> beam.GroupByKey()
             wait = {}
             if self.ready is not None and r.name in waiting:
-                wait["ready"] = AsSingleton(self.ready)
+                if self.ready.is_bounded:
+                    wait["ready"] = AsSingleton(self.ready)
+                else:
+                    # Flink cannot keep side inputs in the checkpoints of a streaming job. A group
+                    # by key waits for all its inputs, including those without elements.
+                    nothing = beam.FlatMap(_nothing).with_output_types(_hint(r.name, self.take))
+                    sent[r.name].append(self.ready | f"Before {r.name}" >> nothing)
+            groups = arrived(r.name) | f"Group {r.name}" >> beam.GroupByKey()
             step = beam.ParDo(_Step(r, self.take, None, self.secret, self.folder), **wait)
             out = groups | r.name >> step.with_output_types(NoneType).with_outputs(*r.to)
             for address, some in typed({to: out[to] for to in r.to}, self.take).items():
                 sent[address].append(some)
         return {port: arrived(port) for port in self.flow.ports}
+
+
+def _nothing(_: Any) -> Iterator[Any]:
+    yield from ()
 
 
 class FirstRound(beam.PTransform):

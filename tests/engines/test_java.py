@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
@@ -14,20 +15,30 @@ from tests.transforms.trees import membranes, stored
 from tests.waiting import PATIENCE
 
 
-def test_a_pipeline_in_java(tmp_path):
+def beams(port, _):
+    """Beam's job service, with FnApiRunner."""
+    module = "apache_beam.runners.portability.local_job_service_main"
+    return [sys.executable, "-m", module, "--port", str(port)]
+
+
+def flinks(port, request):
+    """The job server of Flink, with a cluster: Java's workers end and start between its stages."""
+    cluster = request.getfixturevalue("cluster")
+    command = ["java", "-Xss16m", "-jar", installed("job-server.jar"), "--job-port", str(port)]
+    folder = cluster.folder / "artifacts"
+    other_ports = ["--artifact-port", "0", "--expansion-port", "0"]
+    return [*command, *other_ports, "--flink-master", cluster.rest, "--artifacts-dir", str(folder)]
+
+
+@pytest.mark.parametrize("job_service", [beams, flinks])
+def test_a_pipeline_in_java(job_service, tmp_path, request):
     em = stored(tmp_path, membranes((20, 24, 28)))
     jar = installed("java-pipeline.jar")
     service, jobs = free_ports(2)
     ours = [sys.executable, "-m", "beam_volumes.cli.main", "expansion-service", "--port"]
-    beams = [
-        sys.executable,
-        "-m",
-        "apache_beam.runners.portability.local_job_service_main",
-        "--port",
-    ]
     with (
         server(tmp_path / "service.log", *ours, str(service), port=service),
-        server(tmp_path / "jobs.log", *beams, str(jobs), port=jobs),
+        server(tmp_path / "jobs.log", *job_service(jobs, request), port=jobs),
     ):
         options = [
             "--runner=PortableRunner",

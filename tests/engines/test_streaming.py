@@ -1,9 +1,11 @@
 """A volume that is being acquired, on Flink with checkpoints and on Prism: all as the batch run gives it."""
 
+import json
 import os
 import signal
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import apache_beam as beam
@@ -11,6 +13,7 @@ import imagecodecs
 import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.storage.places.ownership import UNFINISHED
@@ -213,3 +216,85 @@ def test_prism_while_slices_come(scan, tmp_path):
     check(folder)
     slabs = sorted(map(int, (folder / "smooth.txt").read_text().split()))
     assert slabs == list(range(0, 20, DEPTH))
+
+
+def smooth_and_labels(pipeline, folder, name, shape, **options):
+    """Watch the slices of a volume; write them smoothed, and the labels of what is bright."""
+    watch = bv.WatchSlices(folder / name / "s_{z}.png", shape, "u1", DEPTH, 1, interval=0.2)
+    how = {"chunks": (DEPTH, *shape[1:]), **options}
+    slabs, _ = pipeline | f"Watch {name}" >> watch
+    smooth = slabs | f"Median {name}" >> bv.ApplyStages(lambda v: bv.median_filter(v, 3))
+    out = bv.WriteSlabs(folder / f"{name}.zarr", like=watch.volume, **how)
+    _ = smooth | f"Write {name}" >> out
+    bright = slabs | f"Bright {name}" >> bv.ApplyStages(lambda v: v > 140)
+    labels = bright | f"Label {name}" >> bv.LabelSlabs(watch)
+    out = bv.WriteSlabs(folder / f"{name}-labels.zarr", like=watch.volume.astype("u4"), **how)
+    _ = labels | f"Write labels {name}" >> out
+
+
+def finished(folder, name):
+    documents = [folder / f"{output}.zarr" / "zarr.json" for output in (name, f"{name}-labels")]
+    return all(d.exists() and UNFINISHED not in d.read_text() for d in documents)
+
+
+def check_smooth_and_labels(folder, name, array):
+    smooth, labels = (bv.open(folder / f"{output}.zarr") for output in (name, f"{name}-labels"))
+    np.testing.assert_array_equal(smooth, np.asarray(bv.median_filter(array, 3)))
+    np.testing.assert_array_equal(labels, ndimage.label(array > 140)[0])
+
+
+def test_flink_two_volumes_at_once(cluster, tmp_path):
+    """One pipeline watches two folders; slices of both come in turns, and one volume ends first."""
+    arrays = {"left": membranes(SHAPE), "right": membranes((12, 20, 16), seed=5)}
+    options = [*cluster.options, *FLINK, "--streaming", "--job_name=two-volumes"]
+    p = beam.Pipeline(options=PipelineOptions(options))
+    for name, array in arrays.items():
+        (tmp_path / name).mkdir()
+        smooth_and_labels(p, tmp_path, name, array.shape)
+    result = p.run()
+    try:
+        for z in range(len(arrays["right"])):
+            for name, array in arrays.items():
+                write(tmp_path / name, z, array[z])
+        until(lambda: finished(tmp_path, "right"))
+        assert not finished(tmp_path, "left")
+        for z in range(len(arrays["right"]), len(arrays["left"])):
+            write(tmp_path / "left", z, arrays["left"][z])
+        until(lambda: finished(tmp_path, "left"))
+    finally:
+        result.cancel()
+    for name, array in arrays.items():
+        check_smooth_and_labels(tmp_path, name, array)
+
+
+def test_flink_stopped_and_started_again(cluster, tmp_path):
+    """As docs/how-to/flink.md has it: a job stops with a savepoint, and a new one reads all slices."""
+    array = membranes(SHAPE)
+    (tmp_path / "scan").mkdir()
+
+    def start(name, **options):
+        how = [*cluster.options, *FLINK, "--streaming", f"--job_name={name}"]
+        p = beam.Pipeline(options=PipelineOptions(how))
+        smooth_and_labels(p, tmp_path, "scan", SHAPE, **options)
+        return p.run()
+
+    first = start("stopped")
+    for z in range(9):
+        write(tmp_path / "scan", z, array[z])
+    until(lambda: written(tmp_path, "scan"))
+    job = f"jobs/{cluster.job('stopped')['jid']}"
+    body = json.dumps({"targetDirectory": str(tmp_path / "savepoints"), "drain": False}).encode()
+    stop = urllib.request.Request(
+        f"{cluster.rest}/{job}/stop", body, {"Content-Type": "application/json"}
+    )
+    urllib.request.urlopen(stop)
+    until(lambda: cluster.get(job)["state"] == "FINISHED")
+    first.cancel()
+    second = start("started-again", overwrite=True)
+    try:
+        for z in range(9, len(array)):
+            write(tmp_path / "scan", z, array[z])
+        until(lambda: finished(tmp_path, "scan"))
+    finally:
+        second.cancel()
+    check_smooth_and_labels(tmp_path, "scan", array)

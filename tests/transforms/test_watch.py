@@ -8,10 +8,12 @@ import imagecodecs
 import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import PipelineVisitor
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
+from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.base.geometry import Grid
@@ -169,3 +171,52 @@ def test_what_a_runner_keeps_is_read_by_jobs_that_come_after(tmp_path):
         coder = proto.components.coders[coders.pop()]
         assert "python" not in coder.spec.urn, coder
         coders += coder.component_coder_ids
+
+
+def streamed(tmp_path, paths):
+    """A streaming pipeline, and its slabs of slices that arrive before and behind the watermark."""
+    stream = TestStream().advance_watermark_to(0).add_elements(paths[:5]).advance_watermark_to(9)
+    stream = stream.add_elements([TimestampedValue(path, 3) for path in paths[5:]])
+    p = beam.Pipeline("BundleBasedDirectRunner", PipelineOptions(["--streaming"]))
+    return p, (p | stream.advance_watermark_to_infinity() | watch(tmp_path)).slabs
+
+
+def side_inputs(pipeline):
+    """The names of steps with side inputs, which Flink cannot keep in its checkpoints."""
+    found = []
+
+    class Finder(PipelineVisitor):
+        def visit_transform(self, step):
+            found.extend([step.full_label] if step.side_inputs else [])
+
+    pipeline.visit(Finder())
+    return found
+
+
+def test_components_are_counted_in_streaming_without_side_inputs(tmp_path, scan):
+    array, paths = scan
+    p, slabs = streamed(tmp_path, paths)
+    functions = {"count": lambda v: bv.label(v > 140).num_labels, "mean": bv.mean}
+    found = slabs | bv.MeasureSlabs(watch(tmp_path), memory="1GiB", **functions)
+    label = bv.LabelComponents(watch(tmp_path))
+    bright = slabs | "Bright" >> bv.ApplyStages(lambda v: v > 140)
+    merged = bright | label | bv.MergeEquivalences(label, memory="1GiB")
+    count = ndimage.label(array > 140)[1]
+    assert_that(found["count"], equal_to([count]), "count")
+    assert_that(found["mean"], equal_to([bv.open(array).mean().compute()]), "mean")
+    numbers = merged["numbers"] | beam.MapTuple(lambda _, found: found["count"])
+    assert_that(numbers, equal_to([count]), "numbers")
+    assert not [
+        step for step in side_inputs(p) if not step.startswith(("count", "mean", "numbers"))
+    ]
+    p.run().wait_until_finish()
+
+
+def test_components_that_do_not_fit_are_refused_in_streaming(tmp_path, scan):
+    _, paths = scan
+    p, slabs = streamed(tmp_path, paths)
+    label = bv.LabelComponents(watch(tmp_path))
+    bright = slabs | "Bright" >> bv.ApplyStages(lambda v: v > 140)
+    _ = bright | label | bv.MergeEquivalences(label, memory="1 KB")
+    with pytest.raises(Exception, match="merging the slabs combines"):
+        p.run().wait_until_finish()

@@ -111,8 +111,18 @@ def merges_fit(merged: beam.PCollection, loads: merging.Loads) -> beam.PCollecti
     """
     if not loads:
         return None
+    if not merged.is_bounded:
+        # Flink cannot keep side inputs in the checkpoints of a streaming job.
+        one_key = beam.Map(_under_one_key).with_output_types(Tuple[int, merged.element_type])
+        check_all = beam.MapTuple(lambda _, pieces: _check(None, loads, pieces))
+        together = merged | "Under one key" >> one_key | "Loads" >> beam.GroupByKey()
+        return together | "Check loads" >> check_all.with_output_types(bool)
     check = beam.Map(_check, loads, AsIter(merged)).with_output_types(bool)
     return merged.pipeline | "Loads" >> beam.Impulse() | "Check loads" >> check
+
+
+def _under_one_key(piece: Any) -> tuple[int, Any]:
+    return 0, piece
 
 
 def _check(_: Any, loads: merging.Loads, merged: Iterable[Any]) -> bool:

@@ -1,6 +1,8 @@
 import java.io.File;
 import org.apache.avro.generic.GenericRecord;
 import org.apache.beam.fn.harness.ExternalWorkerService;
+import org.apache.beam.model.fnexecution.v1.BeamFnApi.StartWorkerRequest;
+import org.apache.beam.model.fnexecution.v1.BeamFnApi.StartWorkerResponse;
 import org.apache.beam.model.pipeline.v1.ExternalTransforms.SchemaTransformPayload;
 import org.apache.beam.sdk.Pipeline;
 import org.apache.beam.sdk.coders.RowCoder;
@@ -36,13 +38,14 @@ import org.apache.beam.sdk.values.TupleTag;
 import org.apache.beam.sdk.values.TypeDescriptor;
 import org.apache.beam.sdk.values.TypeDescriptors;
 import org.apache.beam.vendor.grpc.v1p69p0.com.google.protobuf.ByteString;
+import org.apache.beam.vendor.grpc.v1p69p0.io.grpc.stub.StreamObserver;
 
 /**
  * Labels the bright regions of a volume: the transforms are Python's, what lies between is Java's.
  *
  * <pre>
  * beam-volumes expansion-service --port 8097 &
- * prism --job_port=8073 &
+ * python -m apache_beam.runners.portability.local_job_service_main --port 8073 &
  * java -jar target/java-pipeline.jar --runner=PortableRunner --jobEndpoint=localhost:8073 \
  *   --expansion=localhost:8097 --input=em.zarr --output=cells.zarr --table=cells
  * </pre>
@@ -108,7 +111,17 @@ public class PipelineInJava {
     Options options = PipelineOptionsFactory.fromArgs(args).withValidation().as(Options.class);
     // Java's steps run in this process. LOOPBACK would do that too, but not where a pipeline has transforms of
     // an expansion service: those ask for the address of the worker before it has one.
-    GrpcFnServer<ExternalWorkerService> workers = new ExternalWorkerService(options).start();
+    // Each worker has its own options: a worker that ends, such as between two stages on Flink, closes the
+    // threads of its options. With shared options, Flink would wait for the next worker without end.
+    GrpcFnServer<ExternalWorkerService> workers =
+        new ExternalWorkerService(options) {
+          @Override
+          public void startWorker(
+              StartWorkerRequest request, StreamObserver<StartWorkerResponse> answer) {
+            PipelineOptions fresh = PipelineOptionsFactory.fromArgs(args).as(Options.class);
+            new ExternalWorkerService(fresh).startWorker(request, answer);
+          }
+        }.start();
     PortablePipelineOptions portable = options.as(PortablePipelineOptions.class);
     portable.setDefaultEnvironmentType("EXTERNAL");
     portable.setDefaultEnvironmentConfig(workers.getApiServiceDescriptor().getUrl());
