@@ -163,6 +163,10 @@ SAID = {
         "Functions that need a single channel": (lambda _: bv.label(bv.stack([M, M])), "channel")
     },
     "how-to/flink.md": {"If it is, the JobManager rejects": PROSE},
+    "how-to/slurm.md": {
+        "A second run with the same output": "tests/late/test_late_runs.py"
+        "::test_a_run_that_is_not_seen_is_not_replaced"
+    },
     "how-to/threshold.md": {
         "NaN and infinite voxels cause an error": (
             lambda _: bv.compute(bv.threshold_otsu(V * np.nan), runner=None),
