@@ -940,10 +940,10 @@ def agglomerate(
     then by their smaller label.
 
     Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a
-    range, about 230 bytes each (6,500 for quantiles). There are few such pairs if nearby regions
-    have similar labels, as with `label` and `watershed`. In the worst case, one worker must hold
-    the whole table; if memory is too small, an error is raised. Sums and counts in a worker must be
-    below 2**62.
+    range, about 100 to 230 bytes each (4,200 to 6,500 for quantiles). There are few such pairs if
+    nearby regions have similar labels, as with `label` and `watershed`. In the worst case, one
+    worker must hold the whole table; if memory is too small, an error is raised. Sums and counts in
+    a worker must be below 2**62.
 
     References
     ----------
