@@ -429,18 +429,18 @@ class _Room:
     """How many of a node's boundaries can be added to those that are left, as a function of these."""
 
     step: Agglomeration
-    count: int  #: All boundaries of the node.
+    boundaries: int  #: All boundaries of the node.
     regions: int  #: All of their regions.
     limit_bytes: int | None
 
     def __call__(self, left: int) -> int:
-        if self.limit_bytes is None or self.count * self.step.edge_bytes <= self.limit_bytes:
-            return self.count
+        if self.limit_bytes is None or self.boundaries * self.step.edge_bytes <= self.limit_bytes:
+            return self.boundaries
         # Half of `held_bytes` are for sorting.
-        others = self.count * self.step.held_bytes // 2 + self.regions * _REGION_BYTES
-        own = (self.limit_bytes - others) // self.step.edge_bytes
+        waiting = self.boundaries * self.step.held_bytes // 2 + self.regions * _REGION_BYTES
+        own = (self.limit_bytes - waiting) // self.step.edge_bytes
         if own - left < max(1, own // _PARTS):  # all at once do not fit either
-            check_room(self.count, self.step.edge_bytes, self.limit_bytes)
+            check_room(self.boundaries, self.step.edge_bytes, self.limit_bytes)
         return own - left
 
 
