@@ -377,8 +377,8 @@ class _Equations:
         pairs = (joins[:, None] * (ndim + 1) + entry[:, None]).reshape(-1, 2)
         rows.append(np.tile([-1.0, 1.0], (len(pairs), 1)))
         columns.append(pairs)
-        apart = (matrices[joins[:, 0]] - matrices[joins[:, 1]]).transpose(0, 2, 1) * scale
-        wanted.append(np.pad(apart, ((0, 0), (0, 1), (0, 0))).reshape(-1, ndim))
+        jumps = (matrices[joins[:, 0]] - matrices[joins[:, 1]]).transpose(0, 2, 1) * scale
+        wanted.append(np.pad(jumps, ((0, 0), (0, 1), (0, 0))).reshape(-1, ndim))
         rows.append(np.ones((ndim + 1, 1)))
         fixed = np.arange(count) == self.reference
         columns.append(np.flatnonzero(np.repeat(fixed, ndim + 1))[:, None])
