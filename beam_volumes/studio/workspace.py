@@ -7,15 +7,20 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
 from beam_volumes.base.text import format_number
+from beam_volumes.drive.compute import run
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.labels.components import label
+from beam_volumes.ops.labels.scores import variation_of_information
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.catalogue import operations
 from beam_volumes.recipes.document import printed
 from beam_volumes.recipes.recipe import read_text
@@ -24,7 +29,6 @@ from beam_volumes.show.viewer.layers import PIXELS
 from beam_volumes.show.viewer.view import Viewer
 from beam_volumes.storage.places.single_file import write_file
 from beam_volumes.studio import palette
-from beam_volumes.studio.agreement import Agreement, agreement
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.jobs import Latest
 from beam_volumes.studio.preview import Previews, Region, View
@@ -38,6 +42,44 @@ OTHER = "other: "
 
 class FileChanged(ValueError):
     """A file holds a recipe that was not loaded, or has changed since."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Scores of two masks or label volumes; the objects of a mask are its connected components."""
+
+    #: The overlap of all objects, from 0 to 1; NaN if there are none.
+    dice: float
+    #: Bits of the variation of information: false splits and false merges of the second volume.
+    split: float
+    merge: float
+    #: Numbers of objects.
+    counts: tuple[int, int]
+
+    def __str__(self) -> str:
+        before, after = self.counts
+        return (
+            f"objects: {before:,} and {after:,}; Dice {self.dice:.4g}; variation of information "
+            f"{self.split + self.merge:.4g} bits ({self.split:.4g} by splits, {self.merge:.4g} by merges)"
+        )
+
+
+def _compared(before: np.ndarray, after: np.ndarray) -> Agreement:
+    """Compare two arrays of one shape.
+
+    Examples
+    --------
+    >>> print(_compared(np.array([[1, 1, 0, 2]]), np.array([[1, 0, 0, 2]])))
+    objects: 2 and 2; Dice 0.8; variation of information 1 bits (0.5 by splits, 0.5 by merges)
+    """
+    a, b = before > 0, after > 0
+    total = int(np.count_nonzero(a)) + int(np.count_nonzero(b))
+    dice = 2 * int(np.count_nonzero(a & b)) / total if total else np.nan
+    first, second = (label(v) if v.dtype == bool else v for v in map(as_volume, (before, after)))
+    counts = [len(np.setdiff1d(np.asarray(v), [0])) for v in (first, second)]
+    options = RunOptions(runner=None, progress=False)
+    split, merge = run(variation_of_information(first, second), options).results
+    return Agreement(dice, float(split), float(merge), (counts[0], counts[1]))
 
 
 class Workspace:
@@ -184,7 +226,7 @@ class Workspace:
             v.dtype.kind == "b" or is_labels(v) for v in (a, b)
         ):
             return None
-        return agreement(*(self.previews.voxels(v, region, stop) for v in (a, b)))
+        return _compared(*(self.previews.voxels(v, region, stop) for v in (a, b)))
 
     def compare_with(self, path: str = "") -> None:
         """Keep a recipe to compare with: the one in a file, or the recipe as it is now."""

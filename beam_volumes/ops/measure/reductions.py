@@ -1,8 +1,8 @@
-"""Numbers of whole volumes: lazy scalars, exact and independent of slabs."""
+"""Numbers of whole volumes: lazy scalars, exact and independent of slabs; reductions of time points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,20 +10,23 @@ import numpy as np
 
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.arithmetic import channels_of
-from beam_volumes.graph.nodes import Fed, FoldValue, Formula, FormulaValue, Node
+from beam_volumes.graph.indexing import at_points
+from beam_volumes.graph.nodes import Fed, FoldValue, Formula, FormulaValue, Node, Value, times_below
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.geometry.channels import stack
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure import folds_along as projections
 from beam_volumes.ops.measure.over_channels import over_channels
-from beam_volumes.ops.measure.over_points import check_across, over_points
 from beam_volumes.ops.parameters.checks import axes_of
 from beam_volumes.ops.parameters.docs import documented_as
 from beam_volumes.sweep.reduction import Reduction
 
 #: Axes to reduce, by numpy's numbers or by name.
 Axis = int | str | Sequence[int | str] | None
+#: Maximum points: each one is a volume in a single expression.
+_MAX_POINTS = 1000
 
 
 def fold(
@@ -52,7 +55,7 @@ def fold(
     ]
     space = shared_space(reduction.name, volume, *others, *(() if mask is None else (mask,)))
     if across is not None:
-        check_across(reduction.name, across, values)
+        _check_across(reduction.name, across, values)
     # A volume without a time axis is one point.
     return Scalar(FoldValue.of(reduction, fed, values, across is not None and space.times > 0))
 
@@ -89,7 +92,7 @@ def by_channel(
     # ``reduction`` is applied to each voxel, which gives a volume.
     name = reduction.name
     if across is not None:
-        check_across(name, across)
+        _check_across(name, across)
     if axis is None or not volume.space.leading:
         return reduced(volume, mask, axis, across)
     items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
@@ -103,7 +106,7 @@ def by_channel(
         across = "t"
     of_space = [n for n in names if n not in ("t", "c")]
     if volume.space.times and across is not None and not of_space:
-        return over_points(reduction, volume, mask, "c" in names)
+        return _over_points(reduction, volume, mask, "c" in names)
     if not volume.space.has_channels:
         return reduced(volume, mask, of_space, across)
     if "c" not in names:
@@ -148,6 +151,69 @@ def kept_axes(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, 
     axes = [a for a in volume.space.visible if a not in gone]
     z, y, x = (a in axes for a in np.arange(len(AXES)).tolist())
     return (z, y, x), axes
+
+
+def _check_across(name: str, across: str, parameters: Iterable[Value] = ()) -> None:
+    """Refuse an ``across`` that is not available, or parameters that differ between points."""
+    if across != "t":
+        raise ValueError(f"{name}: across={across!r}: only 't' is available, for time points")
+    for value in parameters:
+        if times_below([value]):
+            raise ValueError(
+                f"{name}: across='t': the number {value.name} differs between time points; compute it "
+                "with across='t', too"
+            )
+
+
+def _over_points(
+    whole: folds.Fold, volume: Volume, mask: Volume | None, channels_too: bool
+) -> Volume:
+    """Reduce the time points of each voxel, for each channel or for all channels together.
+
+    Points are treated like channels, so the bits are the same as from `over_channels`.
+    """
+    times = volume.space.times
+    if times > _MAX_POINTS:
+        raise ValueError(
+            f"{whole.name}: axis='t': {times:,} time points are too many to reduce at once; the "
+            f"maximum is {_MAX_POINTS}. Reduce parts such as v[:{_MAX_POINTS}] and then their "
+            "results, or give across='t' for one number"
+        )
+    if mask is not None:
+        mask = as_volume(mask)
+    points = [at_points(volume, k) for k in range(times)]
+    masks = [_at(mask, k) for k in range(times)]
+    if channels_too or not volume.space.has_channels:
+        return _reduce_points(whole, points, masks)
+    made = [
+        _reduce_points(whole, [p.sel(c=c) for p in points], [_of_channel(m, c) for m in masks])
+        for c in range(len(volume.nodes))
+    ]
+    if made[0].space.has_channels:
+        raise ValueError(
+            f"{whole.name}: several percentiles of several channels would need one more axis; compute them "
+            "one by one"
+        )
+    return stack(made, volume.space.channels or None)
+
+
+def _at(mask: Volume | None, k: int) -> Volume | None:
+    return at_points(mask, k) if mask is not None and mask.space.times else mask
+
+
+def _of_channel(mask: Volume | None, c: int) -> Volume | None:
+    return mask.sel(c=c) if mask is not None and mask.space.has_channels else mask
+
+
+def _reduce_points(whole: folds.Fold, points: list[Volume], masks: list[Any]) -> Volume:
+    """Reduce volumes of one shape voxel by voxel."""
+    many = len(points[0].nodes)
+    together = None
+    if masks[0] is not None:
+        # A mask without channels applies to all channels of a point.
+        each = [m if len(m.nodes) == many else stack([m] * many) for m in masks]
+        together = stack(each)
+    return over_channels(whole, stack(points), together)
 
 
 #: The common docstring of reductions.
