@@ -22,8 +22,10 @@ from beam_volumes.sweep.survey import MergeLoad
 
 #: Numbers by token.
 Numbers = dict[str, Any]
-#: By barrier, the reductions that predict the memory of merges.
+#: By token, the reductions that predict the memory of merges.
 Loads = dict[str, MergeLoad]
+#: Ends the token of a load, which begins with the barrier's. Records of interrupted runs have it.
+_LOAD = " load"
 
 # Reductions and merges of a pass.
 
@@ -159,5 +161,10 @@ def warn_of_merges(plan: Plan) -> None:
 def loads(p: Pass, workers: int | None) -> Loads:
     """The loads of the merges of a pass; ``workers``: see `Survey.load`."""
     limits = p.merge_limit_bytes, workers, p.limit_bytes
-    found = {b.token: b.survey.load(p.grid, *limits) for b in p.program.surveys}
+    found = {f"{b.token}{_LOAD}": b.survey.load(p.grid, *limits) for b in p.program.surveys}
     return {token: load for token, load in found.items() if load is not None}
+
+
+def loads_of_slab(loads: Loads, summaries: Mapping[str, Any]) -> dict[str, Any]:
+    """The states of a slab for the loads of merges, from its summaries by barrier."""
+    return {t: load.of_slab(summaries[t.removesuffix(_LOAD)]) for t, load in loads.items()}

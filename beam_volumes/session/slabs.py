@@ -144,7 +144,7 @@ def _swept(
     else:
         result = _one_sweep(session, p, index, known, answers, sinks, on_progress)
         loads = merging.loads(p, session.plan.workers)
-        own = {token: load.of_slab(result.summaries[token]) for token, load in loads.items()}
+        own = merging.loads_of_slab(loads, result.summaries)
         states = result.states | own
     emission = SlabPartials(states, result.summaries)
     if count is not None:

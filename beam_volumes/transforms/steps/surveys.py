@@ -134,4 +134,4 @@ def _check(_: Any, loads: merging.Loads, merged: Iterable[Any]) -> bool:
 
 def load_pieces(loads: merging.Loads, summaries: Mapping[str, Any]) -> Iterator[Any]:
     """The loads of a slab as elements for `MergeStates`."""
-    return state_pieces({t: load.of_slab(summaries[t]) for t, load in loads.items()}, loads)
+    return state_pieces(merging.loads_of_slab(loads, summaries), loads)
