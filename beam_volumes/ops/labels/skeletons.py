@@ -1,17 +1,13 @@
-"""The branches of skeletons, as a table: their stages, and the step that gathers their rows."""
+"""The branches of skeletons, as a table."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.rounds.gathered import GatheredStep, Given
-from beam_volumes.across.rounds.records import RecordRows, Records
-from beam_volumes.across.tables import as_labels
 from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, one_channel
@@ -19,6 +15,7 @@ from beam_volumes.kernels.labels import skeletons as kernels
 from beam_volumes.ops.filters.stages import Neighbourhood
 from beam_volumes.ops.labels.components import label
 from beam_volumes.ops.labels.regions import region_table, with_operands
+from beam_volumes.ops.labels.surveys.branches import Branches, steps
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.mappings import check_labels
 from beam_volumes.ops.labels.tables import extremes_of_labels
@@ -28,8 +25,6 @@ from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 from beam_volumes.sweep.stage import Block, Padding
 
-#: Bytes for a branch.
-_BRANCH_BYTES = 700
 #: The fields of a 3 x 3 x 3 neighbourhood with background beyond the edges.
 _AROUND = (1, 1, 1), (3, 3, 3), Padding(("constant",) * 3, 0.0)
 
@@ -76,91 +71,6 @@ class Ends(Neighbourhood):
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> tuple[Any, ...]:
         return inputs[0], out, y0, y1, out.cols, out.start, *self.parameters()
-
-
-@dataclass(frozen=True, eq=False)
-class Branches(GatheredStep):
-    """The rows of branches, sorted by label."""
-
-    shape: tuple[int, ...]  #: Shape of the volume along its visible axes.
-    spacing: tuple[float, ...]  #: Extent of a voxel along these axes.
-    with_radius: bool  #: Whether the last input has the mean of the distances.
-
-    gathered = "branches"
-    remedy = ", or remove short branches or small objects first"
-
-    @property
-    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
-        radii = {"radii": (("label", "intensity_mean"), 16)} if self.with_radius else {}
-        return {
-            "lengths": (("label", "num_pixels", "intensity_sum"), _BRANCH_BYTES),
-            "firsts": (("label", "intensity_min"), 16),
-            "lasts": (("label", "intensity_max"), 16),
-            "skeletons": (("label", "intensity_max"), 16),
-            "junctions": (("label", "intensity_max"), 32),
-            **radii,
-        }
-
-    @property
-    def rows(self) -> RecordRows:
-        ends = (f"{end}-{axis}" for end in ("start", "end") for axis in range(len(self.shape)))
-        radius = (("radius_mean", "<f8"),) if self.with_radius else ()
-        return RecordRows((
-            *(("label", "<u8"), ("skeleton", "<u8"), ("branch_type", "|u1"), ("num_pixels", "<i8")),
-            *(("length", "<f8"), ("distance", "<f8"), ("tortuosity", "<f8")),
-            *((name, "<i8") for name in ends),
-            *(("junction_start", "<u8"), ("junction_end", "<u8")),
-            *radius,
-        ))  # fmt: skip
-
-    def made(self, given: Given) -> Records:
-        found: dict[str, Any] = {}
-        for entry, (labels, *columns) in given.items():
-            order = np.argsort(labels)
-            found[entry] = [column[order] for column in (labels, *columns)]
-        labels, pixels, length = found["lengths"]
-        first, last = (found[entry][1].astype(np.int64) for entry in ("firsts", "lasts"))
-        is_cycle = first > kernels.INSIDE
-        first = np.where(is_cycle, first - kernels.INSIDE, first)
-        last = np.where(is_cycle, first, last)
-        junctions = [self._junctions(found["junctions"], end) for end in (first, last)]
-        ends = [np.unravel_index(end - 1, self.shape) for end in (first, last)]
-        squares = np.zeros(len(labels))
-        for a, b, size in zip(*ends, self.spacing, strict=True):
-            squares += ((b - a) * size) ** 2
-        distance = np.sqrt(squares)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            tortuosity = length / distance
-        places = {
-            f"{name}-{axis}": at
-            for name, end in zip(("start", "end"), ends, strict=True)
-            for axis, at in enumerate(end)
-        }
-        return self.rows.records(
-            {
-                "label": labels,
-                "skeleton": as_labels(found["skeletons"][1]),
-                "branch_type": np.where(is_cycle, 3, sum((j > 0).astype(int) for j in junctions)),
-                "num_pixels": pixels,
-                "length": length,
-                "distance": distance,
-                "tortuosity": tortuosity,
-                **places,
-                "junction_start": junctions[0],
-                "junction_end": junctions[1],
-                "radius_mean": found["radii"][1] if self.with_radius else None,
-            }
-        )
-
-    @staticmethod
-    def _junctions(table: list[np.ndarray], end: np.ndarray) -> np.ndarray:
-        """Return the junction of each position; 0 for positions of no junction."""
-        places, labels = table
-        if not len(places):
-            return np.zeros(len(end), np.uint64)
-        places = places.astype(np.int64)
-        at = np.minimum(np.searchsorted(places, end), len(places) - 1)
-        return np.where(places[at] == end, labels[at], 0)
 
 
 @documented
@@ -264,7 +174,7 @@ def skeleton_table(
     is_mask = labels.dtype.kind == "b"
 
     codes = stage_of(labels, Codes(name, np.dtype(np.uint32), *_AROUND))
-    lengths = stage_of(codes, Lengths(name, np.dtype(np.float64), *_AROUND, _steps(sizes) / 2))
+    lengths = stage_of(codes, Lengths(name, np.dtype(np.float64), *_AROUND, steps(sizes) / 2))
     firsts, lasts = (
         stage_of(codes, Ends(name, np.dtype(np.int64), *_AROUND, shape, last))
         for last in (False, True)
@@ -298,15 +208,3 @@ def skeleton_table(
         distances is not None,
     )
     return Table(then(step, tables, name))
-
-
-def _steps(spacing: tuple[float, float, float]) -> np.ndarray:
-    """Return the length of the step to each voxel of 3 x 3 x 3.
-
-    >>> _steps((1.0, 1.0, 2.0))[[13, 14, 16, 26]].round(2)
-    array([0.  , 2.  , 1.  , 2.45])
-    """
-    each = np.ndindex(3, 3, 3)
-    return np.array([
-        math.sqrt(sum(((i - 1) * s) ** 2 for i, s in zip(n, spacing, strict=True))) for n in each
-    ])  # fmt: skip
