@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,17 @@ from beam_volumes.across.agglomeration import Linkage, Needed
 from beam_volumes.across.rounds.agglomeration import Agglomeration
 from beam_volumes.across.rounds.cutting import Marking
 from beam_volumes.across.tables import EXTREMES
-from beam_volumes.base.geometry import Halo, Triple
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node, StageNode
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.traversal import voxels_per_label
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.kernels.labels import watershed as kernels
 from beam_volumes.ops.labels.agglomerate import cut, with_needed
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.component_surveys import EdgeSurvey, RelabelEdges
 from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey
+from beam_volumes.ops.labels.surveys.watershed_stages import ByAffinity, ByHeight, Codes, HighCodes
 from beam_volumes.ops.labels.tables import (
     check_affinities,
     extremes_of_labels,
@@ -36,15 +34,11 @@ from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel, kernel_input
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
-from beam_volumes.sweep.stage import Block, Padding, Stage
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL
 
 _BYTE = np.dtype(np.uint8)
 #: Expected voxels per basin for affinities of a network; 14 were measured without smoothing.
 _BASIN_OF_AFFINITIES = 16
-_AROUND: Halo = ((1, 1), (1, 1), (1, 1))
-_BEFORE: Halo = ((1, 0), (1, 0), (1, 0))
-_AFTER: Halo = ((0, 1), (0, 1), (0, 1))
 
 
 @documented
@@ -314,79 +308,3 @@ def _basins(name: str, codes: Node, voxels: int = VOXELS_PER_LABEL) -> Node:
     dtype = np.dtype(np.uint32 if math.prod(codes.shape) < 1 << 32 else np.uint64)
     barrier = Barrier.of(EdgeSurvey.of(name, dtype), (codes,))
     return AcrossNode.of(barrier, RelabelEdges.of(name, dtype, voxels), (codes,))
-
-
-@dataclass(frozen=True, eq=False)
-class ByHeight(Stage):
-    """The edge that each voxel follows, from heights and roles."""
-
-    shape: Triple  #: The shape of the volume.
-    remedy: str = ""  #: A remedy for NaN, in addition to replacing it.
-
-    compiled = True
-    cost = 25.0
-    halos = (_AROUND, _AROUND)
-
-    def run(
-        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
-        heights, roles = (b.as_rows for b in inputs)
-        where = y0, y1, out.cols, out.start, self.shape
-        if kernels.choose_by_height(heights, roles, out.as_rows, *where):
-            raise ValueError(f"{self.name}: the volume has NaN voxels; {self.remedy}replace them")
-
-
-@dataclass(frozen=True, eq=False)
-class ByAffinity(Stage):
-    """The edge that each voxel follows, from affinities across z, y and x."""
-
-    shape: Triple  #: The shape of the volume.
-    low: float
-
-    compiled = True
-    cost = 15.0
-    halos = (_AFTER, _AFTER, _AFTER)
-
-    def run(
-        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
-        z, y, x = (b.as_rows for b in inputs)
-        where = y0, y1, out.cols, out.start, self.shape
-        kernels.choose_by_affinity(z, y, x, self.low, out.as_rows, *where)
-
-
-@dataclass(frozen=True, eq=False)
-class Codes(Stage):
-    """Codes of the edges that voxels follow, and of edges within a marker."""
-
-    compiled = True
-    cost = 4.0
-    halos = (_BEFORE, _BEFORE)
-    padding = Padding(("constant",) * 3, 0.0)  # type: ignore[assignment]
-
-    def run(
-        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
-        choices, *markers = (b.as_rows for b in inputs)
-        kernels.code_choices(choices, out.as_rows, y0, y1, out.cols)
-        for rows in markers:
-            kernels.add_same(rows, choices, out.as_rows, y0, y1, out.cols)
-
-
-@dataclass(frozen=True, eq=False)
-class HighCodes(Stage):
-    """Codes of the edges that voxels follow, and of edges with a high affinity."""
-
-    high: float
-
-    compiled = True
-    cost = 6.0
-    halos = (_BEFORE,)
-    padding = Padding(("constant",) * 3, 0.0)  # type: ignore[assignment]
-
-    def run(
-        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
-        choices, z, y, x = (b.as_rows for b in inputs)
-        kernels.code_choices(choices, out.as_rows, y0, y1, out.cols)
-        kernels.add_high(z, y, x, self.high, out.start, out.as_rows, y0, y1, out.cols)
