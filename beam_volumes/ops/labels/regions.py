@@ -1,24 +1,19 @@
-"""The table of regions that one sweep computes, their bounding boxes, and contours for perimeters."""
+"""The table of regions that one sweep computes, and their bounding boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from beam_volumes.graph.nodes import Barrier, Node, StageNode
+from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.traversal import voxels_per_label
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.kernels.labels import contours
-from beam_volumes.ops.filters.stages import Neighbourhood
+from beam_volumes.ops.labels.surveys.contour_stage import contour_of
 from beam_volumes.ops.labels.surveys.table_surveys import RegionSurvey
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel
-from beam_volumes.sweep.stage import Padding
 
 
 def region_table(
@@ -44,7 +39,7 @@ def region_table(
     )
     nodes = [n for v in operands for n in v.nodes]
     if survey.with_contour:
-        nodes.insert(1, _contour_of(labels.node, survey.axes))
+        nodes.insert(1, contour_of(labels.node, survey.axes))
     return Table(Barrier.of(survey, tuple(nodes)))
 
 
@@ -68,27 +63,3 @@ def with_operands(
             f"{other.shape} ({' '.join(other.axes)}) do not match; crop them to one shape first"
         )
     return Volume(labels.node, shared_space(name, labels, one)), (labels, other)
-
-
-@dataclass(frozen=True, eq=False)
-class Contour(Neighbourhood):
-    """The class of each voxel in the contour of its label, for perimeters in a plane."""
-
-    axes: tuple[int, ...]  #: The axes of the plane.
-
-    cost = 6.0
-    kernel = staticmethod(contours.contour_classes)
-
-    def parameters(self) -> tuple[Any, ...]:
-        steps = np.eye(3, dtype=np.int64)[list(self.axes)]
-        return steps, np.array(self.before), contours.PERIMETER_CLASSES
-
-
-def _contour_of(labels: Node, axes: tuple[int, ...]) -> Node:
-    """Return the classes of labels, uint8."""
-    z, y, x = (2 * (a in axes) for a in range(3))
-    edges = Padding(("constant",) * 3, 0.0)
-    extent = 2 * z + 1, 2 * y + 1, 2 * x + 1
-    return StageNode.of(
-        Contour("perimeter", np.dtype(np.uint8), (z, y, x), extent, edges, axes), (labels,)
-    )
