@@ -156,8 +156,11 @@ def peak_local_max(
         border = distance if exclude_border else (0,) * len(shape)
     else:
         border = whole_numbers_of(exclude_border, len(shape), "exclude_border", name)
+    border = tuple(min(width, n) for width, n in zip(border, shape, strict=True))
     if footprint is None:
-        footprint = np.ones([2 * d + 1 for d in distance], bool)
+        # Voxels beyond the volume would not change the highest one.
+        reach = [min(d, max(1, n - 1)) for d, n in zip(distance, shape, strict=True)]
+        footprint = np.ones([2 * r + 1 for r in reach], bool)
     element = par.element(footprint, "footprint", name) != 0
     if not image.size:
         threshold_abs, threshold_rel = 0, None
@@ -186,7 +189,8 @@ def peak_local_max(
     places = where(peaks, index + 1, 0).astype(np.uint64)
     table = extremes_of_labels(places, image, "intensity_max")
     dtype = table.columns["intensity_max"]
-    alike = distance if len(set(distance)) > 1 else distance[:1]
+    # No two voxels are as far apart as the sum of all lengths.
+    alike = distance if len(set(distance)) > 1 else (min(distance[0], sum(shape)),)
     how = name, shape, tuple(axes), dtype, alike, float(p_norm), count
     if regions is None:
         return ranked(Peaks(*how), [table], count)
