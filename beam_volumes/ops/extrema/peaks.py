@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from beam_volumes.across.rounds.extrema import (
+    MAX_LOG_POWER,
     FirstIfFew,
     NearbyStep,
     Peaks,
@@ -44,9 +44,6 @@ from beam_volumes.ops.parameters.building import kernel_input, stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 from beam_volumes.sweep.stage import Block, KernelStage, Padding
-
-#: Logarithm of the largest sum of three powers that a float64 contains.
-_LARGEST = math.log(sys.float_info.max / 3)
 
 
 @documented
@@ -147,7 +144,7 @@ def peak_local_max(
     p_norm = math.inf if p_norm is None else p_norm
     if not par.is_number(p_norm) or not p_norm >= 1:
         raise ValueError(f"{name}: p_norm={p_norm!r} is not a number from 1 to inf")
-    if p_norm < math.inf and p_norm * math.log(max(2, *shape)) > _LARGEST:
+    if p_norm < math.inf and p_norm * math.log(max(2, *shape)) > MAX_LOG_POWER:
         raise ValueError(
             f"{name}: p_norm={p_norm!r} is too large for distances of {max(shape)} voxels; use numpy.inf"
         )
