@@ -44,7 +44,9 @@ EDGE_BYTES, HISTOGRAM_BYTES = 230, 6_300
 #: Bytes of a boundary that waits in a node, if not all fit at once: for its names, and each of its values.
 HELD_BYTES, VALUE_BYTES = 64, 16
 #: The same for each region of the node.
-_REGION_BYTES = 48
+_REGION_BYTES = 56
+#: Bytes of a merge while boundaries are added, and at the end, when merges are sorted for the table.
+_MERGE_BYTES, _SORTED_BYTES = 32, 128
 #: Boundaries are then added until those that stay leave less than one part in so many of the room.
 _PARTS = 16
 #: Bytes of `cut` for a merge.
@@ -437,9 +439,11 @@ class _Room:
         if self.limit_bytes is None or self.count * self.step.edge_bytes <= self.limit_bytes:
             return self.count
         # Half of `held_bytes` are for sorting.
-        others = self.count * self.step.held_bytes // 2 + self.regions * _REGION_BYTES
+        merges, regions = min(self.count, self.regions), self.regions * _REGION_BYTES
+        others = self.count * self.step.held_bytes // 2 + regions + merges * _MERGE_BYTES
         own = (self.limit_bytes - others) // self.step.edge_bytes
-        if own - left < max(1, own // _PARTS):  # all at once do not fit either
+        is_sorted = regions + merges * _SORTED_BYTES <= self.limit_bytes
+        if not is_sorted or own - left < max(1, own // _PARTS):  # all at once do not fit either
             check_room(self.count, self.step.edge_bytes, self.limit_bytes)
         return own - left
 
