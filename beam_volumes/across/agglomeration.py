@@ -282,8 +282,10 @@ def settle_in_parts(
     for k in range(2):
         np.maximum.at(last, places[:, k], np.arange(len(a)))
     sizes, left = regions.sizes.copy(), Boundaries(a[:0], b[:0], known[:0])
-    made: list[Merges] = []
-    start = 0
+    # Each merge needs a boundary, and removes a region.
+    max_merges = min(len(a), len(sizes))
+    made = Merges(*(np.empty(max_merges, t) for t in (np.uint64, np.uint64, float, np.int64)))
+    start = count = 0
     while start < len(a):
         stop = min(len(a), start + room(len(left)))
         some = slice(start, stop)
@@ -301,11 +303,12 @@ def settle_in_parts(
             min_size,
         )
         sizes[_places(regions.names, still.names)] = still.sizes
-        made.append(merges)
-        start = stop
+        end = count + len(merges)
+        for name in ("a", "b", "scores", "sizes"):
+            getattr(made, name)[count:end] = getattr(merges, name)
+        start, count = stop, end
     at = _places(regions.names, still.names)
-    columns = zip(*((m.a, m.b, m.scores, m.sizes) for m in made), strict=True)
-    merges = Merges(*(np.concatenate(c) for c in columns))
+    merges = Merges(made.a[:count], made.b[:count], made.scores[:count], made.sizes[:count])
     return merges, left, Regions(still.names, sizes[at], regions.is_open[at])
 
 
@@ -360,7 +363,12 @@ def _settle_in_order(
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
     room = int(np.diff(starts).max(initial=0))
     is_left, own, stuck = np.zeros(len(rows), bool), regions.sizes.copy(), regions.is_open.copy()
-    found = np.empty((count, 2), np.int32), np.empty(count), np.empty(count, np.int64)
+    max_merges = min(len(rows), count)  # each merge needs a boundary, and removes a region
+    found = (
+        np.empty((max_merges, 2), np.int32),
+        np.empty(max_merges),
+        np.empty(max_merges, np.int64),
+    )
     merges = kernels.merge_in_order(
         limits,
         links,

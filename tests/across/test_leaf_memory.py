@@ -153,11 +153,39 @@ def test_a_node_adds_boundaries_in_parts_that_fit(linkage):
     if linkage == "quantile":
         known = random.integers(0, 9, (len(a), 256))
     step = Agglomeration("agglomerate", linkage, 0.5, 100.0, None, False)
-    names = np.unique(np.concatenate([a, b]))
     limit = step.held_bytes * len(a) + step.edge_bytes * len(a) // 3
     assert limit < step.edge_bytes * len(a)
+    node_peak(step, a, b, known, limit)  # compiles
+    assert node_peak(step, a, b, known, limit) < limit
 
-    def merged(limit):
+
+@pytest.mark.parametrize("linkage", ["mean", "max", "min", "lowest"])
+@pytest.mark.parametrize("spacing", [1, 2])
+def test_a_node_with_as_many_regions_as_boundaries_fits(linkage, spacing):
+    """A chain, or pairs: regions and merges take more memory than what is left of the boundaries."""
+    a = np.arange(1, spacing * 60_000, spacing, dtype=np.uint64)
+    known = np.full(len(a), 200)
+    if linkage == "mean":
+        known = np.stack([known, np.ones_like(known)], axis=1)
+    threshold = -300.0 if linkage == "lowest" else 100.0
+    step = Agglomeration("agglomerate", linkage, 0.5, threshold, None, False)
+    node_peak(step, a[:9], a[:9] + np.uint64(1), known[:9], 1 << 20)  # compiles
+    refused = []
+    for share in (0.45, 0.6, 0.85, 0.95, 1):
+        limit = int(share * step.edge_bytes * len(a))
+        try:
+            assert node_peak(step, a, a + np.uint64(1), known, limit) < limit, share
+        except ValueError as error:
+            assert "increase memory" in str(error)
+            refused.append(share)
+    assert refused == ([0.45, 0.6] if spacing == 1 else [0.45, 0.6, 0.85, 0.95])
+
+
+def node_peak(step, a, b, known, limit):
+    """The bytes of a node for boundaries of closed regions."""
+    names = np.unique(np.concatenate([a, b]))
+    tracemalloc.start()
+    try:
         close = "close", (0,), (names.copy(), np.ones(len(names), np.int64))
         parts = [Boundaries(a[k::3].copy(), b[k::3].copy(), known[k::3].copy()) for k in range(3)]
         values = [close, *(("edges", (k,), part) for k, part in enumerate(parts))]
@@ -165,12 +193,6 @@ def test_a_node_adds_boundaries_in_parts_that_fit(linkage):
         del parts, close
         for _ in node.step((0,), values):
             pass
-
-    merged(limit)  # compiles
-    tracemalloc.start()
-    try:
-        merged(limit)
-        peak = tracemalloc.get_traced_memory()[1]
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < limit

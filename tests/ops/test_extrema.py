@@ -96,6 +96,41 @@ def test_peaks_many_and_refused():
             bv.peak_local_max(image, **bad)
 
 
+def places_of(table):
+    return np.stack([table[axis] for axis in "zyx"], axis=1)
+
+
+@pytest.mark.parametrize("distance", [100, 10**6, 10**19])
+@pytest.mark.parametrize("p_norm", [1, 1.5, 2, np.inf])
+@pytest.mark.parametrize("with_labels", [False, True])
+def test_a_distance_larger_than_the_volume(distance, p_norm, with_labels):
+    image = np.random.default_rng(0).integers(0, 40, (3, 7, 9)).astype("f4")
+    how = {"p_norm": p_norm, "exclude_border": False}
+    if with_labels:
+        how["labels"] = (np.arange(image.size) % 5).reshape(image.shape)
+    expected = peak_local_max(image, min_distance=100, **how)
+    table = bv.peak_local_max(image, min_distance=distance, **how).to_pyarrow()
+    np.testing.assert_array_equal(places_of(table), expected)
+    how["exclude_border"] = True
+    assert not len(bv.peak_local_max(image, min_distance=distance, **how)["x"])
+
+
+@pytest.mark.parametrize("distance", [3, (1, 2, 3)])
+@pytest.mark.parametrize("p_norm", [50, 90.5, 300])
+def test_peaks_of_many_labels_with_a_large_norm(distance, p_norm):
+    """The distance between labels is not a part of the sum of powers."""
+    image = np.random.default_rng(0).random((6, 9, 10)).astype("f4")
+    labels = (np.arange(image.size) // 8 + 1).reshape(image.shape)
+    how = {"labels": labels, "min_distance": distance, "exclude_border": False}
+    found, expected = (
+        places_of(bv.peak_local_max(image, p_norm=p, **how)) for p in (p_norm, np.inf)
+    )
+    assert len(found) >= len(expected) > 60
+    if distance == 3:
+        theirs = peak_local_max(image, p_norm=p_norm, **how)
+        np.testing.assert_array_equal(found, theirs)
+
+
 def test_a_large_plateau_and_one_value():
     image = np.ones((4, 9, 9), "u1")
     assert not np.asarray(bv.local_maxima(image)).any()

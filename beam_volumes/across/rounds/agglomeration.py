@@ -44,7 +44,9 @@ EDGE_BYTES, HISTOGRAM_BYTES = 230, 6_300
 #: Bytes of a boundary that waits in a node, if not all fit at once: for its names, and each of its values.
 HELD_BYTES, VALUE_BYTES = 64, 16
 #: The same for each region of the node.
-_REGION_BYTES = 48
+_REGION_BYTES = 56
+#: Bytes of a merge while boundaries are added, and at the end, when merges are sorted for the table.
+_MERGE_BYTES, _SORTED_BYTES = 32, 128
 #: Boundaries are then added until those that stay leave less than one part in so many of the room.
 _PARTS = 16
 #: Bytes of `cut` for a merge.
@@ -429,18 +431,20 @@ class _Room:
     """How many of a node's boundaries can be added to those that are left, as a function of these."""
 
     step: Agglomeration
-    boundaries: int  #: All boundaries of the node.
+    count: int  #: All boundaries of the node.
     regions: int  #: All of their regions.
     limit_bytes: int | None
 
     def __call__(self, left: int) -> int:
-        if self.limit_bytes is None or self.boundaries * self.step.edge_bytes <= self.limit_bytes:
-            return self.boundaries
+        if self.limit_bytes is None or self.count * self.step.edge_bytes <= self.limit_bytes:
+            return self.count
         # Half of `held_bytes` are for sorting.
-        waiting = self.boundaries * self.step.held_bytes // 2 + self.regions * _REGION_BYTES
-        own = (self.limit_bytes - waiting) // self.step.edge_bytes
-        if own - left < max(1, own // _PARTS):  # all at once do not fit either
-            check_room(self.boundaries, self.step.edge_bytes, self.limit_bytes)
+        merges, regions = min(self.count, self.regions), self.regions * _REGION_BYTES
+        others = self.count * self.step.held_bytes // 2 + regions + merges * _MERGE_BYTES
+        own = (self.limit_bytes - others) // self.step.edge_bytes
+        is_sorted = regions + merges * _SORTED_BYTES <= self.limit_bytes
+        if not is_sorted or own - left < max(1, own // _PARTS):  # all at once do not fit either
+            check_room(self.count, self.step.edge_bytes, self.limit_bytes)
         return own - left
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,6 +44,8 @@ PEAK_BYTES = 300
 BATCH = 1000
 #: Larger than the relative rounding errors of distances.
 _ROUNDING = 1e-9
+#: Logarithm of the largest sum of four powers that a float64 contains.
+MAX_LOG_POWER = math.log(sys.float_info.max / 4)
 
 
 def descending(values: np.ndarray) -> np.ndarray:
@@ -332,9 +335,20 @@ class PeaksOfLabels(Peaks):
         # Along one more axis, peaks of different labels are far from each other.
         distance = self.distance if len(self.distance) == 1 else (*self.distance, 1)
         _, number = np.unique(rows.columns["label"], return_inverse=True)
-        separate = 2 * distance[-1] * number.reshape(-1, 1)
+        number = number.reshape(-1)
+        # So many labels at once that these distances are exact, and their powers do not overflow.
+        step, maximum = 2 * max(1, distance[-1]), 2.0**53
+        if self.p_norm < math.inf:
+            maximum = min(maximum, math.exp(min(700.0, MAX_LOG_POWER / self.p_norm)))
+        labels = max(1, int(maximum / step))
+        separate = step * (number % labels).reshape(-1, 1)
         places = np.concatenate([self.positions(rows.columns), separate], axis=1)
-        return spaced(places, distance, self.p_norm, None, is_open)
+        kept, waiting = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for _, at in groups(number // labels):
+            found = spaced(places[at], distance, self.p_norm, None, is_open[at])
+            for rest, some in zip((kept, waiting), found, strict=True):
+                rest.append(at[some])
+        return np.sort(np.concatenate(kept)), np.sort(np.concatenate(waiting))
 
     def ranked(self, rows: Columns) -> Columns:
         return {"label": rows["label"], **super().ranked(rows)}

@@ -499,7 +499,7 @@ def merge_in_order(limits, links, scores, left, regions, heap, found):
     # (n, 2), the regions of each. ``regions`` are ``sizes`` int64, ``stuck`` bool, and ``parent`` int32 (0,
     # 1, ...), which leads to the region that contains a region. ``heap`` is scratch: uint64 and int32 with
     # the length of the largest number of equal scores. ``found`` receives merges: ``pairs`` int32 (n, 2),
-    # ``scores`` float64 and ``sizes`` int64, with the length of regions.
+    # ``scores`` float64 and ``sizes`` int64, with room for the smaller number of boundaries and regions.
     max_size, min_size = limits
     sizes, stuck, parent = regions
     names, rows = heap

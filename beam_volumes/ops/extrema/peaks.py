@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from beam_volumes.across.rounds.extrema import (
+    MAX_LOG_POWER,
     FirstIfFew,
     NearbyStep,
     Peaks,
@@ -44,9 +44,6 @@ from beam_volumes.ops.parameters.building import kernel_input, stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 from beam_volumes.sweep.stage import Block, KernelStage, Padding
-
-#: Logarithm of the largest sum of three powers that a float64 contains.
-_LARGEST = math.log(sys.float_info.max / 3)
 
 
 @documented
@@ -147,7 +144,7 @@ def peak_local_max(
     p_norm = math.inf if p_norm is None else p_norm
     if not par.is_number(p_norm) or not p_norm >= 1:
         raise ValueError(f"{name}: p_norm={p_norm!r} is not a number from 1 to inf")
-    if p_norm < math.inf and p_norm * math.log(max(2, *shape)) > _LARGEST:
+    if p_norm < math.inf and p_norm * math.log(max(2, *shape)) > MAX_LOG_POWER:
         raise ValueError(
             f"{name}: p_norm={p_norm!r} is too large for distances of {max(shape)} voxels; use numpy.inf"
         )
@@ -156,8 +153,11 @@ def peak_local_max(
         border = distance if exclude_border else (0,) * len(shape)
     else:
         border = whole_numbers_of(exclude_border, len(shape), "exclude_border", name)
+    border = tuple(min(width, n) for width, n in zip(border, shape, strict=True))
     if footprint is None:
-        footprint = np.ones([2 * d + 1 for d in distance], bool)
+        # Voxels beyond the volume would not change the highest one.
+        reach = [min(d, max(1, n - 1)) for d, n in zip(distance, shape, strict=True)]
+        footprint = np.ones([2 * r + 1 for r in reach], bool)
     element = par.element(footprint, "footprint", name) != 0
     if not image.size:
         threshold_abs, threshold_rel = 0, None
@@ -186,7 +186,8 @@ def peak_local_max(
     places = where(peaks, index + 1, 0).astype(np.uint64)
     table = extremes_of_labels(places, image, "intensity_max")
     dtype = table.columns["intensity_max"]
-    alike = distance if len(set(distance)) > 1 else distance[:1]
+    # No two voxels are as far apart as the sum of all lengths.
+    alike = distance if len(set(distance)) > 1 else (min(distance[0], sum(shape)),)
     how = name, shape, tuple(axes), dtype, alike, float(p_norm), count
     if regions is None:
         return ranked(Peaks(*how), [table], count)
