@@ -143,7 +143,8 @@ class Journal(Notes):
                     raise Superseded(_replaced(journal.url, manifest.run_id, run))
                 raise Superseded(
                     f"{journal.url}: the run {run} has taken this folder since the run {manifest.run_id} "
-                    "was requested; the latter writes nothing: give each run its own journal="
+                    "was requested; the latter writes nothing: start one run after the other, or give each "
+                    "its own output and journal="
                 )
             if data is not None and not overwrite:
                 raise FileExistsError(f"{journal.url} exists; use resume=True or overwrite=True")
