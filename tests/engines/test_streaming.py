@@ -1,11 +1,9 @@
 """A volume that is being acquired, on Flink with checkpoints and on Prism: all as the batch run gives it."""
 
-import json
 import os
 import signal
 import threading
 import time
-import urllib.request
 from pathlib import Path
 
 import apache_beam as beam
@@ -265,36 +263,3 @@ def test_flink_two_volumes_at_once(cluster, tmp_path):
         result.cancel()
     for name, array in arrays.items():
         check_smooth_and_labels(tmp_path, name, array)
-
-
-def test_flink_stopped_and_started_again(cluster, tmp_path):
-    """As docs/how-to/flink.md has it: a job stops with a savepoint, and a new one reads all slices."""
-    array = membranes(SHAPE)
-    (tmp_path / "scan").mkdir()
-
-    def start(name, **options):
-        how = [*cluster.options, *FLINK, "--streaming", f"--job_name={name}"]
-        p = beam.Pipeline(options=PipelineOptions(how))
-        smooth_and_labels(p, tmp_path, "scan", SHAPE, **options)
-        return p.run()
-
-    first = start("stopped")
-    for z in range(9):
-        write(tmp_path / "scan", z, array[z])
-    until(lambda: written(tmp_path, "scan"))
-    job = f"jobs/{cluster.job('stopped')['jid']}"
-    body = json.dumps({"targetDirectory": str(tmp_path / "savepoints"), "drain": False}).encode()
-    stop = urllib.request.Request(
-        f"{cluster.rest}/{job}/stop", body, {"Content-Type": "application/json"}
-    )
-    urllib.request.urlopen(stop)
-    until(lambda: cluster.get(job)["state"] == "FINISHED")
-    first.cancel()
-    second = start("started-again", overwrite=True)
-    try:
-        for z in range(9, len(array)):
-            write(tmp_path / "scan", z, array[z])
-        until(lambda: finished(tmp_path, "scan"))
-    finally:
-        second.cancel()
-    check_smooth_and_labels(tmp_path, "scan", array)
