@@ -199,6 +199,15 @@ class Cluster:
         assert jobs, f"the cluster knows no job {name}"
         return self.get(f"jobs/{jobs[0]['jid']}")
 
+    def cancel(self) -> None:
+        """Cancel all jobs: those that stream do not end when their pipelines are cancelled."""
+        for job in self.get("jobs/overview")["jobs"]:
+            if job["state"] in ("RUNNING", "RESTARTING"):
+                url = f"{self.rest}/jobs/{job['jid']}"
+                urllib.request.urlopen(
+                    urllib.request.Request(url, method="PATCH"), timeout=PATIENCE
+                )
+
     def restarts(self, name: str) -> int:
         """How often it has restarted a job, after kills or because a loaded machine missed heartbeats."""
         log = (self.folder / "jobmanager.log").read_text()

@@ -42,6 +42,15 @@ def note(pair, path):
     return pair
 
 
+@pytest.fixture(autouse=True)
+def cancelled(request):
+    """Free the slots of the cluster for the next test."""
+    running = "cluster" in request.fixturenames and request.getfixturevalue("cluster")
+    yield
+    if running:
+        running.cancel()
+
+
 @pytest.fixture
 def scan(tmp_path):
     """A folder, and slices for it in no order; one of them never comes."""
