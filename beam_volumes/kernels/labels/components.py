@@ -324,10 +324,8 @@ def count_runs(block, is_joined, kind, background, begin, end, offsets, scratch)
     # a scalar of the block's dtype; or VALUES_NO_BACKGROUND. ``begin`` and ``end`` are row indices in the
     # block. The scratch is for `find_runs`, with the same rows.
     nz, ny, nx = block.shape
-    rows, zero = (
-        block.reshape(nz * ny, nx),
-        np.int64(0),
-    )  # a literal would compile the rest once more
+    rows = block.reshape(nz * ny, nx)
+    zero = np.int64(0)  # not a literal, which would compile the rest once more
     return _bits_of(rows, kind, background, is_joined, begin, end, zero, offsets, scratch)
 
 
