@@ -113,16 +113,15 @@ def merge(parts: Iterator[Edges]) -> tuple[int, int, int, float, int]:
     flow = Agglomeration("agglomerate", "mean", 0.5, THRESHOLD, None, False).flow()
     agglomeration_rounds.check_room = noted  # type: ignore[assignment]
     count = 0
-    with Spill() as spill:
-        shards = []
-        for k, part in enumerate(parts):
-            count += len(part["label_a"])
-            shards.append(((k,), spill.keep(part)))
-        with Peak() as peak:
-            began = time.process_time()
-            found = rounds.run(flow, shards, spill.group, spill.keep)["rows"]
-            seconds = time.process_time() - began
-        merges = sum(len(spill.value(columns)["label_a"]) for _, columns in found)
+    shards = Spill()
+    for k, part in enumerate(parts):
+        count += len(part["label_a"])
+        shards.put((k,), part)
+    with Peak() as peak:
+        began = time.process_time()
+        found = rounds.run(flow, shards, make=Spill)["rows"]
+        seconds = time.process_time() - began
+    merges = sum(len(found.load(columns)["label_a"]) for _, columns in found)
     agglomeration_rounds.check_room = check
     return count, merges, largest, seconds, peak.bytes
 

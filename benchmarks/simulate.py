@@ -294,15 +294,14 @@ def alone_cut(slabs: int, steps: Steps, folder: str) -> None:
 
     flow = step.flow()
     rng = np.random.default_rng(0)
-    with Spill() as spill:
-        shards = []
-        for k, first in enumerate(range(0, count, shard)):
-            a = np.arange(first + 1, min(first + shard, count) + 1, dtype=np.uint64)
-            a = a[rng.random(len(a)) < 0.8]
-            columns = {"label_a": a, "label_b": a + np.uint64(1), "score": rng.random(len(a))}
-            shards.append(((k,), spill.keep(columns | {"size": np.ones(len(a), np.int64)})))
-        with steps("all rounds"):
-            run(Flow(tuple(map(timed, flow.rounds)), flow.ports), shards, spill.group, spill.keep)
+    shards = Spill()
+    for k, first in enumerate(range(0, count, shard)):
+        a = np.arange(first + 1, min(first + shard, count) + 1, dtype=np.uint64)
+        a = a[rng.random(len(a)) < 0.8]
+        columns = {"label_a": a, "label_b": a + np.uint64(1), "score": rng.random(len(a))}
+        shards.put((k,), columns | {"size": np.ones(len(a), np.int64)})
+    with steps("all rounds"):
+        run(Flow(tuple(map(timed, flow.rounds)), flow.ports), shards, make=Spill)
     print(f"{steps.row} largest step | {largest:.2f} | |")
 
 

@@ -6,12 +6,14 @@ import os
 import pickle
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from beam_volumes.across.rounds.flow import Key, group_by_key, run
+from beam_volumes.across.rounds.flow import Box, Key, run
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.progress import Parts, Watching, unwatched
 from beam_volumes.session import clearing, merging, slabs
@@ -25,74 +27,60 @@ from beam_volumes.sweep.writing import SlabResult
 _SMALL = 512
 
 
-class Kept(NamedTuple):
-    """The place of a value in the file, its pickle, or the value itself."""
+class Place(NamedTuple):
+    """The place of a pickle in a file."""
 
     offset: int
     length: int
-    data: bytes | None
-    value: Any = None
 
 
-class Spill:
-    """Keeps values of any number and size, pickled, in a temporary file.
+class Spill(Box):
+    """A box of values of any number and size, pickled, in a temporary file that ends with the box.
 
     Examples
     --------
-    >>> with Spill() as spill:
-    ...     some = [spill.keep(value) for value in (1, "ab" * 1000)]
-    ...     [value[:4] if isinstance(value, str) else value for value in map(spill.value, some)]
-    [1, 'abab']
+    >>> spill = Spill()
+    >>> for n, value in enumerate((1, "ab" * 1000)):
+    ...     spill.put((n,), value)
+    >>> [(key, str(spill.load(value))[:4]) for key, value in spill]
+    [((0,), '1'), ((1,), 'abab')]
     """
 
-    def __init__(self) -> None:
-        self._file: Any = None
-        self._end = 0
+    _file: Any = None
+    _end = 0
 
-    def __enter__(self) -> Spill:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
+    def __del__(self) -> None:
         if self._file is not None:
             self._file.close()
 
-    def hold(self, value: Any) -> Kept:
-        """Keep a value in memory, for a step that begins with it."""
-        return Kept(0, 0, None, value)
-
-    def keep(self, value: Any) -> Kept:
+    def put(self, key: Key, value: Any) -> None:
         data = pickle.dumps(value, protocol=5)
-        if len(data) <= _SMALL:
-            return Kept(0, len(data), data)
+        self.append((key, data if len(data) <= _SMALL else self._write(data)))
+
+    def load(self, value: bytes | Place) -> Any:
+        return pickle.loads(self._read(value) if isinstance(value, Place) else value)
+
+    def _write(self, data: bytes) -> Place:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="beam-volumes-")  # noqa: SIM115
-        kept = Kept(self._end, len(data), None)
+        place = Place(self._end, len(data))
         written = 0
         while written < len(data):
             written += os.pwrite(
                 self._file.fileno(), memoryview(data)[written:], self._end + written
             )
         self._end += len(data)
-        return kept
+        return place
 
-    def value(self, kept: Kept) -> Any:
-        if kept.value is not None:
-            return kept.value
-        if kept.data is not None:
-            return pickle.loads(kept.data)
+    def _read(self, place: Place) -> bytes:
         data = b""
-        while len(data) < kept.length:
-            at = kept.offset + len(data)
-            more = os.pread(self._file.fileno(), kept.length - len(data), at)
+        while len(data) < place.length:
+            at = place.offset + len(data)
+            more = os.pread(self._file.fileno(), place.length - len(data), at)
             if not more:
                 raise OSError("the temporary file of this run was truncated")
             data = data + more if data else more
-        return pickle.loads(data)
-
-    def group(self, pairs: list[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]]:
-        """Group for `beam_volumes.across.rounds.flow.run`: loads one key's values at a time."""
-        for key, values in group_by_key(pairs):
-            yield key, [self.value(v) for v in values]
+        return data
 
 
 #: Runs a session while watching its journal; returns the final numbers, or None if it only
@@ -133,60 +121,61 @@ def run_local(
     if isinstance(followed, Parts) and watching is not unwatched:
         session = replace(session, parts=followed)
     compilations = reported_compilations(session.journal or session.parts)
-    with watching(followed), compilations, Spill() as spill:
+    with watching(followed), compilations:
         try:
             asked = Asked(stop or threading.Event(), finish or threading.Event())
-            return _run(session, spill, count, known or {}, asked)
+            return _run(session, count, known or {}, asked)
         finally:
             gate.release()
 
 
 def _run(
     session: Session,
-    spill: Spill,
     count: Count | None,
     known: dict[str, Any],
     asked: Asked,
 ) -> dict[str, Any]:
     answers: Answers = {}
     for index in range(len(session.plan.passes)):
-        summaries: dict[str, list[tuple[Key, Kept]]] = {}
-        emissions = _sweeps(session, index, known, answers, spill, count, asked)
         p = session.plan.passes[index]
-        # The merge of a single summary begins with all of it.
+        # The merge of a single summary begins with all of it, so it stays in memory.
         is_single = len(p.grid) == len(p.program.surveys) == 1
-        keep = spill.hold if is_single else spill.keep
-        states = merging.merge(session.plan, index, _states(emissions, summaries, keep))
+        summaries: defaultdict[str, Box] = defaultdict(Box if is_single else Spill)
+        emissions = _sweeps(session, index, known, answers, count, asked)
+        states = merging.merge(session.plan, index, _states(emissions, summaries))
         known = merging.finish_pass(session, index, states, known)
         numbers: dict[str, dict[str, Any]] = {}
         flows = merging.flows_of(session.plan, index)
         if flows:
             make_room()
         for token, flow in flows.items():
-            came = run(flow, summaries.pop(token, []), spill.group, spill.keep)
-            answers[token] = {key[0]: answer for key, answer in came.get("answers", [])}
-            numbers[token] = {
-                n: v for _, part in came.get("numbers", []) for n, v in spill.value(part).items()
-            }
-            for (shard,), columns in came.get("rows", []):
-                merging.write_rows(session, token, shard, spill.value(columns))
+            came = run(flow, summaries.pop(token, ()), make=Spill)
+            if "answers" in came:
+                box = came["answers"]
+                answers[token] = {key[0]: partial(box.load, value) for key, value in box}
+            numbers[token] = {n: v for _, part in _loaded(came, "numbers") for n, v in part.items()}
+            for (shard,), columns in _loaded(came, "rows"):
+                merging.write_rows(session, token, shard, columns)
         known = merging.finish_merge(session, index, numbers, known)
     return known
 
 
-#: Answers by barrier and slab.
-Answers = dict[str, dict[int, Kept]]
+def _loaded(boxes: dict[str, Box], port: str) -> Iterator[tuple[Key, Any]]:
+    box = boxes.get(port, Box())
+    return ((key, box.load(value)) for key, value in box)
+
+
+#: Loads an answer, by barrier and slab.
+Answers = dict[str, dict[int, Callable[[], Any]]]
 
 
 def _states(
-    emissions: Iterator[tuple[int, SlabPartials]],
-    summaries: dict[str, list[tuple[Key, Kept]]],
-    keep: Callable[[Any], Kept],
+    emissions: Iterator[tuple[int, SlabPartials]], summaries: defaultdict[str, Box]
 ) -> Iterator[dict[str, Any]]:
     """The states of emissions; their summaries are stored in ``summaries``."""
     for slab, emission in emissions:
         for token, summary in emission.summaries.items():
-            summaries.setdefault(token, []).append(((slab,), keep(summary)))
+            summaries[token].put((slab,), summary)
         yield emission.states
 
 
@@ -195,7 +184,6 @@ def _sweeps(
     index: int,
     known: dict[str, Any],
     answers: Answers,
-    spill: Spill,
     count: Count | None,
     asked: Asked,
 ) -> Iterator[tuple[int, SlabPartials]]:
@@ -213,7 +201,7 @@ def _sweeps(
 
     def one(slab: int) -> tuple[int, SlabPartials]:
         stop()
-        own = {token: spill.value(answers[token][slab]) for token in p.program.barriers}
+        own = {token: answers[token][slab]() for token in p.program.barriers}
         return slab, slabs.sweep_slab(session, index, slab, known, own, count, stop, run_local)
 
     def following() -> int | None:

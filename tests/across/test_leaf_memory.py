@@ -1,6 +1,7 @@
 """Steps over leaves of labels stay within the memory of a worker, however many rows there are."""
 
 import tracemalloc
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from beam_volumes.across.agglomeration import Boundaries
 from beam_volumes.across.rounds.agglomeration import LEAF, Agglomeration
 from beam_volumes.across.rounds.cutting import Cutting
 from beam_volumes.across.rounds.floods import Floods
+from beam_volumes.across.rounds.flow import group_by_key
 from beam_volumes.session.local import Spill
 from tests.tiers import thorough
 
@@ -61,20 +63,20 @@ def test_steps_stay_within_the_memory(step, tables, mebibytes):
     shards, limit = 8, mebibytes << 20
     assert shards * SHARD < LEAF  # without a limit there would be one leaf
     flow = step.flow(limit)
-    with Spill() as spill:
-        boxes = {
-            r.name: [((k,), spill.keep(rows(k))) for k in range(shards)]
-            for r, rows in zip(flow.rounds, tables, strict=False)
-        }
-        tracemalloc.start()
-        try:
-            for r in flow.rounds:
-                for key, values in spill.group(boxes.pop(r.name, [])):
-                    for address, to, value in r.step(key, values):
-                        boxes.setdefault(address, []).append((to, spill.keep(value)))
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+    boxes = defaultdict(Spill)
+    for r, rows in zip(flow.rounds, tables, strict=False):
+        for k in range(shards):
+            boxes[r.name].put((k,), rows(k))
+    tracemalloc.start()
+    try:
+        for r in flow.rounds:
+            box = boxes.pop(r.name, Spill())
+            for key, values in group_by_key(box):
+                for address, to, value in r.step(key, [box.load(value) for value in values]):
+                    boxes[address].put(to, value)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert peak < limit
 
 

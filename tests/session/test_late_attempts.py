@@ -5,6 +5,7 @@ import pickle
 import shutil
 import threading
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,9 +14,8 @@ import beam_volumes as bv
 from beam_volumes.drive.local_pipeline import numbers
 from beam_volumes.ops.labels.surveys import table_surveys
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.session import merging, slabs
+from beam_volumes.session import local, merging, slabs
 from beam_volumes.session.begin import begin
-from beam_volumes.session.local import Spill
 from beam_volumes.session.session import Session
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.claims import Document, Superseded
@@ -423,13 +423,8 @@ def test_merges_take_messages_in_any_order_and_twice(way, monkeypatch):
     how = {"runner": None, "progress": False, "slab": (2, 5, 7), "workers": 1}
     targets = MERGED[way](bv.open(VOXELS), bv.open(LABELS))
     expected = [bv.compute(target, **how) for target in targets]
-    group, shuffled = Spill.group, shuffling(np.random.default_rng(2))
-
-    def in_any_order(spill, pairs):
-        for key, values in shuffled(list(pairs)):
-            yield from group(spill, [(key, value) for value in values])
-
-    monkeypatch.setattr(Spill, "group", in_any_order)
+    in_any_order = partial(local.run, group=shuffling(np.random.default_rng(2)))
+    monkeypatch.setattr(local, "run", in_any_order)
     for target, result in zip(targets, expected, strict=True):
         found = bv.compute(target, **how)
         assert found.equals(result) if hasattr(found, "equals") else np.array_equal(found, result)

@@ -120,7 +120,9 @@ class Idle(Round):
 def test_a_merge_begins_without_the_arenas_of_its_sweep(monkeypatch):
     gate.release()
     idle, run = [], local.run
-    monkeypatch.setattr(local, "run", lambda *a: idle.append(len(gate._idle)) or run(*a))
+    monkeypatch.setattr(
+        local, "run", lambda *a, **how: idle.append(len(gate._idle)) or run(*a, **how)
+    )
     v = bv.open(np.ones((8, 16, 16), "u1"))
     bv.compute(bv.label(v), runner=None, progress=False, slab=(2, 16, 16))
     assert idle == [0]

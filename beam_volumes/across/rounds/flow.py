@@ -60,6 +60,17 @@ class Flow:
             later.add(r.name)
 
 
+class Box(list[tuple[Key, Any]]):
+    """The messages to one round or port, as pairs of a key and a value."""
+
+    def put(self, key: Key, value: Any) -> None:
+        self.append((key, value))
+
+    def load(self, value: Any) -> Any:
+        """Return the value of an item."""
+        return value
+
+
 Group = Callable[[list[tuple[Key, Any]]], Iterable[tuple[Key, list[Any]]]]
 
 
@@ -75,19 +86,20 @@ def run(
     flow: Flow,
     given: Iterable[tuple[Key, Any]],
     group: Group = group_by_key,
-    keep: Callable[[Any], Any] = lambda value: value,
-) -> dict[str, list[tuple[Key, Any]]]:
+    make: Callable[[], Box] = Box,
+) -> dict[str, Box]:
     """Run all rounds in this process; return the values of each port.
 
-    ``keep`` converts values that wait for the next round; ``group`` must convert them back.
+    ``make`` makes the boxes. The box of a round is dropped after the round.
     """
-    boxes: dict[str, list[tuple[Key, Any]]] = {r.name: [] for r in flow.rounds}
-    boxes |= {port: [] for port in flow.ports}
-    boxes[flow.rounds[0].name] = list(given)
+    boxes = {address: make() for address in (*(r.name for r in flow.rounds), *flow.ports)}
+    boxes[flow.rounds[0].name] = given if isinstance(given, Box) else Box(given)
+    del given  # it ends with its round
     for r in flow.rounds:
-        for key, values in group(boxes.pop(r.name)):
-            for address, to, value in r.step(key, values):
-                boxes[address].append((to, keep(value)))
+        box = boxes.pop(r.name)
+        for key, values in group(box):
+            for address, to, value in r.step(key, [box.load(value) for value in values]):
+                boxes[address].put(to, value)
     return boxes
 
 
