@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.higher import driver, operations
 from beam_volumes.base.hints import checked_methods, method_hint
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.core import V, VolumeCore
 from beam_volumes.graph.nodes import CropNode, SourceNode, StageNode, ViewNode, own_below

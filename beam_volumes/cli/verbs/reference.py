@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from textwrap import wrap
 
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
 from beam_volumes.cli.messages import plain_text, print_result
