@@ -156,7 +156,7 @@ PUBLIC_NAMES = {
     "ops.networks.predict": "predict",
     "ops.networks.probe": "probe_model",
     "ops.pointwise": "abs clip exp log sqrt where",
-    "plan.estimate.estimating": "Estimate estimate",
+    "plan.estimating": "Estimate estimate",
     "plan.plan": "Plan",
     "session.masks": "MaskWarning",
     "show.pages.tiles_page": "tiles_report",
