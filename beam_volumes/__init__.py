@@ -12,7 +12,7 @@ if sys.platform == "win32":
     )
 
 from beam_volumes import plan, providers, studio
-from beam_volumes.base.exports import lazy
+from beam_volumes.base.public_names import lazy
 
 # The packages are loaded now, so that their import cannot hide the functions of their names later.
 del plan, providers, studio, sys

@@ -7,7 +7,7 @@ from .graph.table import TableTarget as TableTarget
 from .graph.volume import Target as Target
 from .graph.volume import Volume as Volume
 from .ops.filters.classification.forests import PixelClassifier as PixelClassifier
-from .plan.estimate.estimating import Estimate as Estimate
+from .plan.estimating import Estimate as Estimate
 from .plan.plan import Plan as Plan
 from .session.masks import MaskWarning as MaskWarning
 from .storage.formats.unfinished import UnfinishedWarning as UnfinishedWarning

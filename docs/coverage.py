@@ -36,8 +36,8 @@ from skimage import (
 )
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.hints import ALIASES, INSTEAD, LIBRARIES
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.graph.elementwise import SUPPORTED
 
 SKIMAGE = [exposure, feature, filters, measure, morphology, restoration, segmentation]

@@ -18,7 +18,7 @@ from types import FunctionType
 from typing import Any, get_overloads
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 
 STUB = Path(bv.__file__).with_suffix(".pyi")
 MARKS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}

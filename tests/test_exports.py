@@ -14,7 +14,7 @@ import jedi
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from tests.tiers import thorough
 
 PACKAGE = Path(bv.__file__).parent

@@ -7,7 +7,7 @@ import numpy as np
 import yaml
 
 import beam_volumes as bv
-from beam_volumes.plan.estimate.accelerators import DEFAULT
+from beam_volumes.plan.accelerators import DEFAULT
 from beam_volumes.transforms.machines import asking, hires
 
 TEMPLATES = Path(__file__).parent.parent / "templates"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.cli.main import parser
 from beam_volumes.version import __version__
 

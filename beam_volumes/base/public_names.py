@@ -1,8 +1,19 @@
-"""The public names of the package, and the modules that define them.
+"""The public names of the package, and the modules that define them, which are imported on first use.
 
-`beam_volumes.base.exports` imports them on first use. After a change, ``make docs`` writes the stub
-``beam_volumes/__init__.pyi``, where editors and type checkers find their signatures and documentation.
+Importing numba or Apache Beam takes seconds and 100 MB, and many programs need neither. After a change,
+``make docs`` writes the stub ``beam_volumes/__init__.pyi``, where editors and type checkers find the
+signatures and documentation.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from beam_volumes.base.hints import hint
+
+_PACKAGE = "beam_volumes"
 
 #: Modules of the package, with their public names.
 PUBLIC_NAMES = {
@@ -145,7 +156,7 @@ PUBLIC_NAMES = {
     "ops.networks.predict": "predict",
     "ops.networks.probe": "probe_model",
     "ops.pointwise": "abs clip exp log sqrt where",
-    "plan.estimate.estimating": "Estimate estimate",
+    "plan.estimating": "Estimate estimate",
     "plan.plan": "Plan",
     "session.masks": "MaskWarning",
     "show.pages.tiles_page": "tiles_report",
@@ -160,3 +171,28 @@ PUBLIC_NAMES = {
     ),
     "version": "__version__",
 }
+
+#: Each public name, with its module relative to the package.
+EXPORTS = dict(sorted((n, f".{m}") for m, names in PUBLIC_NAMES.items() for n in names.split()))
+
+
+def public(name: str) -> Any:
+    """Return a public name of the package; import its module if necessary."""
+    return getattr(import_module(EXPORTS[name], _PACKAGE), name)
+
+
+def lazy(
+    package: str, space: dict[str, Any]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Make ``__getattr__``, ``__dir__`` and ``__all__`` for a package; ``space`` is its globals."""
+
+    def get(name: str) -> Any:
+        if name not in EXPORTS:
+            found = hint(name, EXPORTS)
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}{'; ' if found else ''}{found}"
+            )
+        space[name] = public(name)
+        return space[name]
+
+    return get, lambda: list(EXPORTS), list(EXPORTS)

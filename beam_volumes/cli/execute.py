@@ -15,7 +15,7 @@ from beam_volumes.cli.messages import message, print_note, print_result
 from beam_volumes.cli.options import CENSUS
 from beam_volumes.drive import compute
 from beam_volumes.drive.runner_names import is_local
-from beam_volumes.plan.estimate.accelerators import advice
+from beam_volumes.plan.accelerators import advice
 from beam_volumes.plan.explain import describe_work
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import AUTO, RunOptions

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
 from beam_volumes.cli.messages import MISTAKE, print_note, quiet, report, short_warnings

@@ -24,9 +24,9 @@ from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import ComputedTable, Table, TableTarget
 from beam_volumes.graph.volume import Target, Volume, of_source
+from beam_volumes.plan.accelerators import check_accelerator
 from beam_volumes.plan.cost.machine import check_max_counts
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, note_compiled, note_used
-from beam_volumes.plan.estimate.accelerators import check_accelerator
 from beam_volumes.plan.explain import describe_numbers
 from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, transfer_seconds
 from beam_volumes.plan.plan import Plan, Return

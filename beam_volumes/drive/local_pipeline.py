@@ -25,7 +25,7 @@ from beam_volumes.runs import Journal
 from beam_volumes.runs.failure import new_secret, unmarked
 from beam_volumes.runs.progress import Watching, last_started, unwatched
 from beam_volumes.session.local import Drive
-from beam_volumes.session.numbers import numbers_of
+from beam_volumes.session.merging import numbers_of
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places import temporary
 from beam_volumes.storage.places.place import join, kvstore_spec

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.higher import driver, operations
 from beam_volumes.base.hints import checked_methods, method_hint
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.core import V, VolumeCore
 from beam_volumes.graph.nodes import CropNode, SourceNode, StageNode, ViewNode, own_below
@@ -300,7 +300,7 @@ def _to_dask(volume: VolumeCore, chunks: Any = "auto") -> Any:
         import dask.array as da
     except ImportError:
         raise ImportError("to_dask needs dask: pip install 'dask[array]'") from None
-    if not _has_blocks(volume):
+    if not all(map(_is_local, own_below(volume.nodes))):
         if volume.nbytes > options.max_inmemory:
             raise ValueError(
                 f"{volume!r} depends on numbers of whole volumes, so it would be one dask block "
@@ -324,12 +324,8 @@ def _multiples(volume: VolumeCore) -> tuple[int, ...]:
     return tuple(block)
 
 
-def _has_blocks(volume: VolumeCore) -> bool:
-    """Whether a part of the volume can be computed from its neighbourhood."""
-    return all(map(_is_local, own_below(volume.nodes)))
-
-
 def _is_local(item: Any) -> bool:
+    """Whether a part of a node can be computed from its neighbourhood."""
     if not isinstance(item, SourceNode | StageNode | ViewNode | CropNode) or item.values:
         return False
     return not (isinstance(item, StageNode) and 0 in getattr(item.stage, "spans", ()))

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.hints import ALIASES, check_names
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.graph.kinds import Kind, ParameterError, kinds_of, short
 from beam_volumes.graph.volume import Volume
 

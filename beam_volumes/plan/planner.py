@@ -47,8 +47,7 @@ from beam_volumes.plan.fit.fitting import (
     slab_shape,
     too_coarse,
 )
-from beam_volumes.plan.fit.more_slabs import Fit, with_more_slabs
-from beam_volumes.plan.fit.rechunking import in_two_stages
+from beam_volumes.plan.fit.refitting import Fit, in_two_stages, with_more_slabs
 from beam_volumes.plan.over_points import Before, plan_across, with_known
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.points import of_points, times_of

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.elementwise import SUPPORTED
 from beam_volumes.graph.kinds import split

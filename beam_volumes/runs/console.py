@@ -64,7 +64,8 @@ class Bar:
             self.close()
             self._index = progress.index
             self._bar = _tqdm(progress, self._stream)
-        self._bar.n = progress.total if progress.finished else round(_done(progress), 3)
+        done = min(progress.total, progress.done + progress.under_way)
+        self._bar.n = progress.total if progress.finished else round(done, 3)
         self._bar.ncols = _columns()
         self._bar.unit = state(progress)  # the only field of a bar that accepts any text
         self._bar.refresh()
@@ -114,10 +115,6 @@ def in_notebook() -> bool:
         return "IPKernelApp" in sys.modules["IPython"].get_ipython().config  # type: ignore[attr-defined]
     except (KeyError, AttributeError):
         return False
-
-
-def _done(p: Progress) -> float:
-    return min(p.total, p.done + p.under_way)
 
 
 def _tqdm(p: Progress, stream: TextIO) -> Any:

@@ -10,11 +10,16 @@ from typing import Any
 
 from beam_volumes.base.nesting import check_not_nested
 from beam_volumes.plan.cut.in_place import check_hidden_inputs, check_in_place
-from beam_volumes.plan.estimate.scratch import with_scratch
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
-from beam_volumes.session.identity import Request, journal_place, scratch_of, stamps_of
+from beam_volumes.session.identity import (
+    Request,
+    journal_place,
+    scratch_of,
+    stamps_of,
+    with_scratch,
+)
 from beam_volumes.session.provenance import about
 from beam_volumes.session.resume import asked_again
 from beam_volumes.session.session import Session

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.nodes import Value, evaluate
-from beam_volumes.plan.estimate.scratch import with_scratch
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PerPoint, PointsPass, at_point, found_here, rows_token
+from beam_volumes.session.identity import with_scratch
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink

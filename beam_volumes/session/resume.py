@@ -43,7 +43,6 @@ from beam_volumes.graph.nodes import Value
 from beam_volumes.plan.cost.concurrency import Concurrency, default_workers
 from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.plan.cost.memory import left_for_slab, of_base
-from beam_volumes.plan.estimate.scratch import with_scratch
 from beam_volumes.plan.fit.fitting import costed, refuse, refuse_device, with_room_for_answers
 from beam_volumes.plan.fit.partitioning import fit
 from beam_volumes.plan.plan import Plan
@@ -56,6 +55,7 @@ from beam_volumes.session.identity import (
     python_version,
     scratch_of,
     stamps_of,
+    with_scratch,
 )
 from beam_volumes.session.session import Session
 from beam_volumes.storage.inputs.opening import reopened

@@ -24,7 +24,6 @@ from beam_volumes.runs.failure import revived
 from beam_volumes.runs.record import Record, packed, ranges
 from beam_volumes.session import merging
 from beam_volumes.session.heartbeat import OnPart, reported, reported_compilations
-from beam_volumes.session.numbers import resolve_numbers
 from beam_volumes.session.points import compute_point
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places.claims import Superseded
@@ -137,7 +136,7 @@ def _swept(
     started = time.time()
     configure(session.plan.threads)
     if isinstance(p, PointsPass):
-        near = resolve_numbers(known, p.values, session.journal)
+        near = merging.resolve_numbers(known, p.values, session.journal)
         assert run is not None, "time points need run="
         run_plan = partial(_run_point, session, near, run)
         result, states = compute_point(session.plan, p, index, near, on_progress, run_plan)
@@ -198,7 +197,7 @@ def _one_sweep(
     sinks: Sequence[Any],
     on_progress: OnPart,
 ) -> SlabResult:
-    near = resolve_numbers(known, p.values, session.journal)
+    near = merging.resolve_numbers(known, p.values, session.journal)
     values = {v.token: evaluate(v, near) for v in p.values}
 
     def swept(p: Pass, meter: Meter | None) -> SlabResult:

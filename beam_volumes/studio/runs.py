@@ -1,14 +1,18 @@
-"""The cost of a recipe's run, the run itself, and its results."""
+"""The cost of a recipe's run, the run itself, and the rows of its table."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from beam_volumes.base.geometry import Triple
 from beam_volumes.drive import compute
+from beam_volumes.graph.table import ComputedTable
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import Built, build
@@ -16,11 +20,14 @@ from beam_volumes.recipes.recipe import Recipe
 from beam_volumes.recipes.registration import planned_registrations
 from beam_volumes.runs.journal import find_run
 from beam_volumes.session.begin import begin
+from beam_volumes.show.pages.table_page import dataset_of, is_table
 from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.studio.jobs import Run
 from beam_volumes.studio.preview import Previews
-from beam_volumes.studio.rows import Rows, first_rows
 from beam_volumes.studio.state import State
+
+#: Rows of a table that are shown.
+MAX_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,51 @@ def on_page(text: str) -> str:
     return text.replace("overwrite=True", "'replace existing outputs'").replace(
         "resume=True", "'resume'"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The first rows of a table of labels.
+
+    Examples
+    --------
+    >>> rows = Rows([{"label": 7, "centroid-0": 1, "centroid-1": 2}], "table", (1, 5, 4), (1, 2))
+    >>> rows.place(rows.rows[0]), rows.of_label(7), rows.numbers()
+    ((0.5, 0.3, 0.625), 0, ['label', 'centroid-0', 'centroid-1'])
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    #: The step that measures the labels.
+    step: str
+    #: The shape of the labels along z, y and x, and the axes that users see.
+    shape: Triple
+    visible: tuple[int, ...]
+
+    def numbers(self) -> list[str]:
+        """Return the columns that have numbers."""
+        return [n for n, v in self.rows[0].items() if isinstance(v, int | float)]
+
+    def column(self, name: str) -> np.ndarray:
+        """Return a column of numbers."""
+        return np.array([row[name] for row in self.rows], np.float64)
+
+    def of_label(self, label: int) -> int | None:
+        """Return the row of a label; None if it has none."""
+        return next((k for k, row in enumerate(self.rows) if row.get("label") == label), None)
+
+    def place(self, row: Mapping[str, Any]) -> tuple[float, float, float] | None:
+        """Return the position of an object by its row, from 0 to 1; None without bbox or centroid."""
+        many = len(self.visible)
+        if f"bbox-{2 * many - 1}" in row:
+            centres = [(row[f"bbox-{k}"] + row[f"bbox-{k + many}"] - 1) / 2 for k in range(many)]
+        elif f"centroid-{many - 1}" in row:
+            centres = [row[f"centroid-{k}"] for k in range(many)]
+        else:
+            return None
+        at = [0.5] * 3
+        for a, centre in zip(self.visible, centres, strict=True):
+            at[a] = min(max((int(centre + 0.5) + 0.5) / self.shape[a], 0.0), 1.0)
+        return at[0], at[1], at[2]
 
 
 class Runs:
@@ -132,7 +184,7 @@ class Runs:
         for name, result in zip(
             self._names, () if outcome is None else outcome.results, strict=False
         ):
-            if rows := first_rows(result):
+            if rows := _first_rows(result):
                 step = str(name).partition("[")[0]
                 state = self._state()
                 volume = state.volume(state.input_of(step))
@@ -161,3 +213,12 @@ class Runs:
     def _built(self, recipe: Recipe) -> Built:
         given = {n: v for n, v in self._state().known.items() if n in recipe.inputs}
         return build(recipe, given=given)
+
+
+def _first_rows(result: Any) -> list[dict[str, Any]]:
+    """Return the first rows of a table that a run has returned or written; none of other results."""
+    if isinstance(result, ComputedTable):
+        return result.to_pyarrow().slice(0, MAX_ROWS).to_pylist()  # type: ignore[no-any-return]
+    if isinstance(result, str) and is_table(result):
+        return dataset_of(result).head(MAX_ROWS).to_pylist()  # type: ignore[no-any-return]
+    return []

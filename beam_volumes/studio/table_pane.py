@@ -12,7 +12,7 @@ from nicegui import events, ui
 from beam_volumes.base.text import format_number
 from beam_volumes.studio import plots
 from beam_volumes.studio.jobs import Replaced
-from beam_volumes.studio.rows import Rows
+from beam_volumes.studio.runs import Rows
 from beam_volumes.studio.tab import Tab
 
 #: Pixels of the plot, and bins of a histogram.

@@ -32,8 +32,7 @@ from beam_volumes.studio import palette
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.jobs import Latest
 from beam_volumes.studio.preview import Previews, Region, View
-from beam_volumes.studio.rows import Rows
-from beam_volumes.studio.runs import Runs
+from beam_volumes.studio.runs import Rows, Runs
 from beam_volumes.studio.state import Evaluator, Folders, State
 
 #: Begins the names of inputs and steps of the other recipe.

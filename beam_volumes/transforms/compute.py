@@ -19,15 +19,14 @@ from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Target, Volume
-from beam_volumes.plan.estimate import accelerators
+from beam_volumes.plan import accelerators
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import USER_OPTIONS, RunOptions, takes_options
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import journal_place
 from beam_volumes.session.masks import warn_of_inputs
-from beam_volumes.session.merging import warn_of_merges
-from beam_volumes.session.numbers import resolve_numbers
+from beam_volumes.session.merging import resolve_numbers, warn_of_merges
 from beam_volumes.session.requirements import check_portable, check_scratch
 from beam_volumes.session.session import Session
 from beam_volumes.storage.outputs.table_sink import TableSink

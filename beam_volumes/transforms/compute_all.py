@@ -21,7 +21,7 @@ from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Target, Volume
-from beam_volumes.plan.estimate import accelerators
+from beam_volumes.plan import accelerators
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented

@@ -13,7 +13,7 @@ import apache_beam as beam
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.transforms.resources import parse_resource_hints
 
-from beam_volumes.plan.estimate import accelerators
+from beam_volumes.plan import accelerators
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import runner_name
 

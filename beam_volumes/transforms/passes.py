@@ -26,7 +26,6 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.failure import errors_as_data
 from beam_volumes.session import clearing, merging, slabs
 from beam_volumes.session.local import run_local
-from beam_volumes.session.numbers import by_name, numbers_of
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.writing import SlabResult
@@ -158,7 +157,7 @@ def _prepare(_: Any, session: Session, done: int, ready: Any = None) -> States:
         for k in range(done):
             program = session.plan.passes[k].program
             if program.folds or program.surveys:
-                known = by_name(known, known | numbers_of(session.journal, k), k)
+                known = merging.by_name(known, known | merging.numbers_of(session.journal, k), k)
     return known
 
 
@@ -474,7 +473,7 @@ def _finish(
         merged = merging.put_together(reductions, (piece for _, piece in states))
         after = merging.finish_pass(session, index, merged, known)
     # Large values stay in the journal.
-    return after if session.journal is None else by_name(known, after, index)
+    return after if session.journal is None else merging.by_name(known, after, index)
 
 
 def _finish_merge(

@@ -10,7 +10,7 @@ from typing import Any
 from table import FUNCTIONS
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.cli import main as command
 
 #: Functions that are no operations, and by family of `ops` the others.

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import imagecodecs
 import numpy as np
 
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 
 #: The folder of pictures in the gallery, and the pictures of a row of its README.
 PICTURES, COLUMNS = "pictures", 4

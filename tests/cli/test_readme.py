@@ -20,7 +20,7 @@ from scipy import ndimage
 from skimage import morphology
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.cli.main import parser
 from beam_volumes.kernels import cache
 from beam_volumes.plan.cost import memory

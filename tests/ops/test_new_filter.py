@@ -9,7 +9,7 @@ import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.cli.verbs import warm_up
 from beam_volumes.recipes.catalogue import operations
 from tests.ops import spread_filter

@@ -7,7 +7,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.drive import compute
-from beam_volumes.plan.fit import rechunking
+from beam_volumes.plan.fit import refitting
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
@@ -22,8 +22,8 @@ CHUNKS = {"columns": (96, 8, 8), "planes": (1, 160, 224), "cubes": (16, 16, 16)}
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Chunks between two sweeps that suit volumes of some megabytes."""
-    monkeypatch.setattr(rechunking, "_MINIMUM", 1 << 12)
-    monkeypatch.setattr(rechunking, "_MAXIMUM", 1 << 15)
+    monkeypatch.setattr(refitting, "_MINIMUM", 1 << 12)
+    monkeypatch.setattr(refitting, "_MAXIMUM", 1 << 15)
 
 
 @pytest.fixture

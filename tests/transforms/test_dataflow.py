@@ -30,7 +30,7 @@ from beam_volumes.cli.main import main
 from beam_volumes.drive.compute import DESCRIBED
 from beam_volumes.drive.launch import describe, one_process
 from beam_volumes.drive.pipelines import pipeline_options
-from beam_volumes.plan.estimate import accelerators as hiring
+from beam_volumes.plan import accelerators as hiring
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.runs.journal import ENDED

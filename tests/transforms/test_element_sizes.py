@@ -22,7 +22,7 @@ from beam_volumes.drive.pipelines import run_pipeline
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.ops.labels.surveys.table_surveys import MAX_BINS, AdjacencySurvey
 from beam_volumes.session.begin import begin
-from beam_volumes.session.numbers import InJournal, by_name
+from beam_volumes.session.merging import InJournal, by_name
 from beam_volumes.transforms.passes import row_batches
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.slabs import apply_stages, read_slab

@@ -14,8 +14,8 @@ from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import budgeting, cropping, extents, numbers, recipe_arguments
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.estimate.accelerators import GIB, SYSTEM
-from beam_volumes.plan.estimate.estimating import Machine, estimate
+from beam_volumes.plan.accelerators import GIB, SYSTEM
+from beam_volumes.plan.estimating import Machine, estimate
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import build, expressions, missing_tables

@@ -29,11 +29,10 @@ from beam_volumes.storage.formats.format import Format, Listing, OpenRequest
 from beam_volumes.storage.formats.hdf5.files import split
 from beam_volumes.storage.inputs.opening import asked_at, open_source
 from beam_volumes.storage.outputs import provenance
-from beam_volumes.storage.outputs.checking import Check
-from beam_volumes.storage.outputs.stored import codec, others
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.stored_size import stored
 from beam_volumes.storage.sources.axes import UnclearSpace
+from beam_volumes.storage.sources.inspection import Check, codec, others
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching
 from beam_volumes.sweep.device import NoDevice

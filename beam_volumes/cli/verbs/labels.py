@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli.execute import execute
 from beam_volumes.cli.options import (

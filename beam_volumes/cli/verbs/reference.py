@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from textwrap import wrap
 
-from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.public_names import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
 from beam_volumes.cli.messages import plain_text, print_result
@@ -41,7 +41,7 @@ def act_ops(args: argparse.Namespace) -> None:
         lines = describe(known[args.name])
     else:
         word = (args.name or "").lower()
-        found = [op for op in known.values() if _has(op, word)]
+        found = [op for op in known.values() if word in op.name or word in op.summary.lower()]
         if not found:
             raise ValueError(f"no operation is called {args.name!r}{nearest(args.name, known)}")
         lines = listed(found)
@@ -73,10 +73,6 @@ def act_completion(args: argparse.Namespace) -> None:
     import argcomplete
 
     print_result(argcomplete.shellcode(["beam-volumes"], shell=args.shell).strip())
-
-
-def _has(operation: Operation, word: str) -> bool:
-    return word in operation.name or word in operation.summary.lower()
 
 
 def listed(found: list[Operation]) -> Iterator[str]:

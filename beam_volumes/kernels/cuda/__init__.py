@@ -1,10 +1,11 @@
 """Device code: twins of host kernels for NVIDIA GPUs, with the same bits.
 
-The twin of ``beam_volumes.kernels.<path>.<name>`` is ``beam_volumes.kernels.cuda.<path>.<name>``. It is a
-function with the same arguments, unless it documents others, and ``stream=None``. ``lines`` and ``firsts`` of
-`beam_volumes.kernels.rows.Rows` are device arrays of ``numba.cuda``; other arrays may be in host memory. It
-starts device code and returns before the end. `beam_volumes.kernels.cuda.pointwise.apply` is for chains of
-elementwise functions, and has no host kernel of the same name.
+The twin of ``beam_volumes.kernels.<path>.<name>`` is ``beam_volumes.kernels.cuda.<path>.<name>``, unless
+`_ELSEWHERE` has it. It is a function with the same arguments, unless it documents others, and
+``stream=None``. ``lines`` and ``firsts`` of `beam_volumes.kernels.rows.Rows` are device arrays of
+``numba.cuda``; other arrays may be in host memory. It starts device code and returns before the end.
+`beam_volumes.kernels.cuda.pointwise.apply` is for chains of elementwise functions, and has no host kernel of
+the same name.
 
 Device code is compiled by ``numba-cuda`` instead of CuPy's ``RawModule``, because numba's simulator runs it
 in tests without a GPU.
@@ -15,18 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-#: Kernels that are one function on a device: there, ranks over any box are computed alike.
-_SHARED = {
+#: Kernels with a twin in another module: on a device, ranks over any box are computed alike.
+_ELSEWHERE = {
+    "filters.columns.extremum_of_columns": "filters.extremum.extremum_of_columns",
     "filters.median.median3": "filters.rank.median3",
     "filters.rank_box.rank_box": "filters.rank.rank_of_box",
     "filters.rank_walk.rank_walk": "filters.rank.rank_of_box",
+    "morphology.ball.binary_ball": "morphology.footprint.binary_ball",
 }
 #: The kernels with a twin, by their path and name in `beam_volumes.kernels`. Importing them needs
 #: ``numba-cuda``; this module does not.
 TWINS: frozenset[str] = frozenset(
     {
-        *_SHARED,
-        "filters.columns.extremum_of_columns",
+        *_ELSEWHERE,
         "filters.eigen.eigenvalue",
         "filters.eigen.eigenvalue_of_spread",
         "filters.eigen.ridge",
@@ -53,7 +55,6 @@ TWINS: frozenset[str] = frozenset(
         "measure.digests.digest",
         "measure.histogram.bin_counts",
         "measure.histogram.radix_counts",
-        "morphology.ball.binary_ball",
         "morphology.distance.along_x",
         "morphology.distance.along_y",
         "morphology.distance.backward",
@@ -74,5 +75,5 @@ def run_bytes(slices: int, rows: int, cols: int, is_joined: bool) -> int:
 
 def twin(name: str) -> Callable[..., None]:
     """The device function of a kernel in `TWINS`."""
-    module, _, function = _SHARED.get(name, name).rpartition(".")
+    module, _, function = _ELSEWHERE.get(name, name).rpartition(".")
     return getattr(import_module(f"{__name__}.{module}"), function)  # type: ignore[no-any-return]

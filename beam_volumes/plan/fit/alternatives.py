@@ -67,15 +67,12 @@ def _with_best(programs: list[Program], stage: Stage, partition: Partition) -> l
                 return own
     if costs[0] < math.inf:
         return programs
-    for k in sorted(range(1, len(offered)), key=lambda k: _leanness(offered[k])):
-        sure = offered[k].confirmed()
+    # None fits: the leanest one is tried first.
+    for other in sorted(stage.alternatives, key=lambda s: s.working_bytes((1, 1, 1), 1)):
+        sure = other.confirmed()
         if sure is not None:
             return with_stage(programs, stage, sure)
     return programs
-
-
-def _leanness(stage: Stage) -> int:
-    return stage.working_bytes((1, 1, 1), 1)
 
 
 def _cost(programs: list[Program], stage: Stage, partition: Partition) -> float:

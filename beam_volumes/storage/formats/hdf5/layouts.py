@@ -100,7 +100,8 @@ def _volumes(group: Any) -> tuple[list[Any], bool]:
             except Exception:
                 continue
             node = got(inside, name)
-            if node is None or (key := _address(node)) in visited:
+            # The number of the file and the address of the object make this hash.
+            if node is None or (key := hash(node.id)) in visited:
                 continue
             visited.add(key)
             if is_volume(node):
@@ -108,11 +109,6 @@ def _volumes(group: Any) -> tuple[list[Any], bool]:
             elif hasattr(node, "keys") and not is_dataset(node):
                 groups.append(node)
     return sorted(found, key=lambda node: node.name), True
-
-
-def _address(node: Any) -> Any:
-    """Return the identity of an object in a file."""
-    return hash(node.id)  # of the file's number and the object's address
 
 
 def _in_group(file: Any, group: Any, name: str, level: int | None) -> Array:

@@ -65,7 +65,9 @@ class _Planes(TokenOfFields):
             corner = (x.start + self.start["x"], y.start + self.start["y"])
             part = (*corner, x.stop - x.start, y.stop - y.start)
             try:
-                handle, lock = kept_of("czi", self.path, lambda: _opened_by_one(self.path))
+                handle, lock = kept_of(
+                    "czi", self.path, lambda: (_opened(self.path), threading.Lock())
+                )
                 with lock:
                     image = handle.read(roi=part, plane=plane, scene=self.scene)
             except (Exception, MemoryError) as error:
@@ -106,11 +108,6 @@ class Czi(Format):
 
 
 FORMATS = (Czi(),)
-
-
-def _opened_by_one(path: str) -> tuple[Any, threading.Lock]:
-    """Return the file and its lock."""
-    return _opened(path), threading.Lock()
 
 
 def _opened(path: str) -> Any:

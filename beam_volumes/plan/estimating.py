@@ -10,9 +10,9 @@ from typing import Any
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.keywords import named_checked
+from beam_volumes.plan import accelerators
 from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.plan.cost.stores import STORES, Store
-from beam_volumes.plan.estimate import accelerators
 from beam_volumes.plan.fit.advice import many_objects
 from beam_volumes.plan.fit.planned_pass import Pass, serial_share
 from beam_volumes.plan.fit.seconds import core_seconds

@@ -1,1 +1,0 @@
-"""Estimates beyond one plan: time, cost, accelerators and temporary storage."""
