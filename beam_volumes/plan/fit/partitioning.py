@@ -86,10 +86,18 @@ class Partitioning:
         """The peak memory of its sweep, with all results of their likely size."""
         return sum(max(p.bytes, p.likely) for p in self.parts if p.place == HOST)
 
+    @property
+    def answer_bytes(self) -> int:
+        """Bytes of answers that are part of its memory."""
+        return sum(p.bytes for p in self.parts if p.is_answer)
+
     def answer_limit_bytes(self, budget: int) -> int:
-        """Bytes that answers may take in a slab that may take ``budget`` bytes."""
-        answers = sum(p.bytes for p in self.parts if p.is_answer)
-        return answers + max(0, budget - self.sweep_memory)
+        """Bytes that answers may take in a slab that may take ``budget`` bytes.
+
+        With results in the same sweep, these are left half of the rest: see `with_room_for_answers`.
+        """
+        spare = max(0, budget - self.sweep_memory)
+        return self.answer_bytes + (spare // 2 if self.reserved else spare)
 
     def merge_limit_bytes(self, budget: int) -> int:
         """Bytes that a step of the merges may hold."""
