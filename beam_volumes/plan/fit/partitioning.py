@@ -113,13 +113,11 @@ class Partitioning:
         return sum(max(times * p.minimum, p.likely) for p in self.parts if p.minimum)
 
     def grown(self, budget: int) -> Partitioning:
-        """Grow the parts, and the step of the merges, to their likely size, as far as the budget allows.
-
-        If no slabs fit with this size, they are chosen by the minimum, so that no run is refused for
-        results that it may not have.
-        Runs with fewer labels take less memory than predicted. Without room, a slab reports an
-        error at its end, and a merge before it begins.
-        """
+        """Grow the parts, and the step of the merges, to their likely size, as far as the budget allows."""
+        # If no slabs fit with this size, they are chosen by the minimum, so that no run is refused for
+        # results that it may not have.
+        # Runs with fewer labels take less memory than predicted. Without room, a slab reports an
+        # error at its end, and a merge before it begins.
         parts, merge = self.parts, self.merge
         wanted = [max(0, p.likely - p.bytes) for p in parts]
         # A slab may only have labels for which answers have room, and these may be more than is likely.
@@ -162,15 +160,13 @@ def write_grid(programs: Sequence[Program]) -> Triple:
 def choose(
     programs: Sequence[Program], budget: int, concurrency: Concurrency
 ) -> list[Partitioning]:
-    """Partition programs over one domain, all with the same slabs and windows.
-
-    Of the partitions that fit ``budget``, choose the one with the fewest repeated reads, then the
-    largest tiles, then the largest windows. Room to read ahead is given up if more than a tenth
-    would be read repeatedly, room to write behind if nothing else fits. Slabs with results and merges
-    that are expected to fit come first.
-
-    Raises TooLarge: even the smallest tiles and windows do not fit.
-    """
+    """Partition programs over one domain, all with the same slabs and windows."""
+    # Of the partitions that fit ``budget``, choose the one with the fewest repeated reads, then the
+    # largest tiles, then the largest windows. Room to read ahead is given up if more than a tenth
+    # would be read repeatedly, room to write behind if nothing else fits. Slabs with results and merges
+    # that are expected to fit come first.
+    #
+    # Raises TooLarge: even the smallest tiles and windows do not fit.
     if 0 in programs[0].shape:
         return smallest_partitions(programs, concurrency)
     best = _best(programs, budget, concurrency, budget) or _best(programs, budget, concurrency)

@@ -90,14 +90,13 @@ def _moved(fit: Fit) -> int:
 def between(shape: Triple, itemsize: int, chunk: Triple, unit: Triple, budget: int) -> list[Triple]:
     """Chunks in which to store a source between two sweeps, the best first.
 
-    The first sweep needs memory for whole source chunks and whole new chunks, the second for whole
-    new chunks and whole write units. Of those that fit, the largest chunks need the fewest files.
-
-    ``shape``, ``itemsize``, ``chunk``: of the source.
-
     >>> between((4096, 8192, 8192), 1, (4096, 64, 64), (1, 8192, 8192), 1 << 30)[0]
     (4, 64, 1024)
     """
+    # The first sweep needs memory for whole source chunks and whole new chunks, the second for whole
+    # new chunks and whole write units. Of those that fit, the largest chunks need the fewest files.
+    #
+    # ``shape``, ``itemsize``, ``chunk``: of the source.
     first, last = no_larger(chunk, shape), no_larger(unit, shape)
     maximum = max(_MINIMUM, min(_MAXIMUM, budget // 16))
     minimum = min(_MINIMUM, math.prod(shape) * itemsize)
