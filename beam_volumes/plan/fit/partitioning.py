@@ -94,10 +94,11 @@ class Partitioning:
     def answer_limit_bytes(self, budget: int) -> int:
         """Bytes that answers may take in a slab that may take ``budget`` bytes.
 
-        With results in the same sweep, these are left half of the rest: see `with_room_for_answers`.
+        Results in the same sweep get the rest: half of what is left, unless answers then have too little.
         """
         spare = max(0, budget - self.sweep_memory)
-        return self.answer_bytes + (spare // 2 if self.reserved else spare)
+        own = max(spare // 2, budget // _ANSWERS) if self.reserved else spare
+        return self.answer_bytes + min(spare, own)
 
     def merge_limit_bytes(self, budget: int) -> int:
         """Bytes that a step of the merges may hold."""
