@@ -15,11 +15,11 @@ import scipy.ndimage as ndi  # noqa: E402
 
 import beam_volumes as bv  # noqa: E402
 from beam_volumes.cli.verbs import warm_up  # noqa: E402
+from beam_volumes.ops.intensity.bias_fields import FitField  # noqa: E402
 from beam_volumes.ops.labels.surveys.table_surveys import Folds, Rows, labels_in  # noqa: E402
 from beam_volumes.recipes.catalogue import operations  # noqa: E402
 from beam_volumes.sweep import executor  # noqa: E402
 from beam_volumes.sweep.executor import _Sweep  # noqa: E402
-from beam_volumes.sweep.reduction import Reduction  # noqa: E402
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Completion, Surveyor  # noqa: E402
 from tests.limits import planted  # noqa: E402
 
@@ -131,11 +131,7 @@ def traced_finish(finish):
 
     def traced(reduction, state, *values):
         own = Traced(reduction)
-        outer, finishing[:] = [*finishing], [True]
         found, working = own.call(finish, reduction, state, *values)
-        finishing[:] = outer
-        if outer:  # a part of another reduction, which declares all
-            return found
         needed = nbytes_of(state) + working + max(0, own.kept)
         own.compare("reduction", lambda: reduction.peak_bytes(HOW["threads"]), needed)
         return found
@@ -208,8 +204,6 @@ class TracedSurveyor:
 
 #: The number of windows of each sweep, with one for the plane beyond its core.
 sweeps: list[int] = []
-#: Not empty while a number is made of a state.
-finishing: list[bool] = []
 #: The traced survey that is fed, the last one.
 fed: list[Any] = []
 
@@ -430,11 +424,8 @@ def main(dtype, *names):
     for kind in each_class(Completion):
         if "begin" in vars(kind):
             kind.begin = traced_begin(kind.begin)
-    for kind in each_class(Reduction):
-        if {"finish", "peak_bytes"} <= vars(
-            kind
-        ).keys():  # it declares what it needs for its number
-            kind.finish = traced_finish(kind.finish)
+    # Others make their number when the slabs have ended, with the memory of these.
+    FitField.finish = traced_finish(FitField.finish)
     tracemalloc.start()
     if dtype == "labels":
         for result in of_noise():

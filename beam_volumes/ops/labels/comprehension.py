@@ -245,7 +245,9 @@ def with_filled_areas(
     table: Table, labels: Volume, spacing: Any, shown: Sequence[str], what: str
 ) -> Table:
     """Append ``area_filled`` to a table with boxes, from stored labels."""
-    area = {FilledArea.of(labels, spacing, what): np.dtype(np.float64)}
+    area: dict[Callable[..., Any], Any] = {
+        FilledArea.of(labels, spacing, what): np.dtype(np.float64)
+    }
     return with_functions(table, labels, None, area, shown, what)
 
 
