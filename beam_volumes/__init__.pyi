@@ -398,7 +398,8 @@ class RegionTable(_RegionTable):
         A lazy volume of the same shape. Its voxels are read slab by slab, together with the labels.
     properties : sequence of str, optional
         Names of the properties, as in `regionprops_table`, with the same default. ``area_filled``
-        is not available.
+        needs `ReadSlabs` of stored labels, applied directly before: it also reads the box of each
+        region.
     spacing : float, sequence of float or "voxel_size", optional
         Extent of a voxel, for areas, centroids and lengths: one value for all axes or one per axis; 1
         by default. ``"voxel_size"`` uses the voxel size of the volume.
@@ -409,7 +410,8 @@ class RegionTable(_RegionTable):
     ------
     ValueError
         If a property is unknown or needs ``intensity``, or `ReadSlabs` has a smaller halo than the
-        properties need. In a worker, if slabs have a smaller halo, are masks, are missing or arrive
+        properties need. If ``area_filled`` is requested and the labels are computed, or a different
+        step makes the slabs. In a worker, if slabs have a smaller halo, are masks, are missing or arrive
         twice. If an intensity is NaN or infinite and ``nan="raise"``.
 
     See Also
@@ -419,7 +421,9 @@ class RegionTable(_RegionTable):
 
     Notes
     -----
-    Only the sums for each label and slab are shuffled.
+    Only the sums for each label and slab are shuffled. A slab cannot contribute to ``area_filled``,
+    because holes may extend over any number of slabs. The boxes are known after the last slab, and are
+    then read from storage.
 
     Examples
     --------

@@ -452,7 +452,8 @@ class _Scored:
         if self.linkage.how == kernels.MEAN:
             scores = _ratios(parts)
         elif self.kinds is not None:
-            scores = self.kinds[scores.astype(np.int64)]
+            scores = self.kinds[scores.astype(np.int64)].astype(np.float64)
+            return -scores if self.linkage.name == "lowest" else scores
         return scores.astype(np.float64)
 
     def known(self, rows: np.ndarray) -> np.ndarray:
@@ -462,8 +463,9 @@ class _Scored:
         if self.linkage.how == kernels.QUANTILE:
             return self.bins[rows]
         own = self.values[rows]
-        known = self.kinds[own.astype(np.int64)] if self.kinds is not None else own
-        return -known if self.linkage.name == "lowest" else known
+        if self.kinds is not None:
+            return self.kinds[own.astype(np.int64)]
+        return -own if self.linkage.name == "lowest" else own
 
 
 def _total(numbers: np.ndarray, what: str) -> int:
@@ -510,7 +512,11 @@ def _comparable(
     whole = known.dtype.kind in "iu" and len(known) > 0
     if whole and max(abs(int(known.min())), abs(int(known.max()))) > 1 << 53:
         kinds, places = np.unique(known, return_inverse=True)
-        minimum = bisect_left(kinds.tolist(), threshold)  # exact comparison by Python
+        if lowest:
+            kinds, places = kinds[::-1], len(kinds) - 1 - places
+        # Python compares exactly, and negates all integers.
+        ordered = [-k if lowest else k for k in kinds.tolist()]
+        minimum = bisect_left(ordered, threshold)
         return places.reshape(-1).astype(np.float64), float(minimum), kinds
     values = known.astype(np.float64)
     return (-values if lowest else values), threshold, None

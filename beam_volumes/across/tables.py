@@ -35,6 +35,7 @@ from beam_volumes.across.ragged import Ragged, corners_of, counted, joined, spli
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import contours, hulls
 from beam_volumes.kernels.labels import regions as kernels
+from beam_volumes.kernels.scratch import arrays as allocated
 
 #: Properties that need intensities.
 WITH_INTENSITY = frozenset(name for name, p in PROPERTIES.items() if p.needs_intensity)
@@ -318,12 +319,9 @@ def _values(
 ) -> Ragged:
     """The values of integers of up to 16 bits in each label, with their counts."""
     values = kernel_array(intensity.view(np.uint8) if intensity.dtype.kind == "b" else intensity)
-    found = np.empty(labels.size, np.int64)
-    found = found[: kernels.labelled_values(labels, values, keys, place, found)]
-    found.sort()
-    starts = np.flatnonzero(np.concatenate([found[:1] >= 0, found[1:] != found[:-1]]))
-    counts = np.diff(starts, append=len(found))
-    rows, value = split_values(found[starts])
+    scratch = allocated(kernels.labelled_values.scratch(labels.size))
+    found, counts = kernels.labelled_values(labels, values, keys, place, scratch)
+    rows, value = split_values(found)
     return Ragged.of(rows, np.stack([value, counts], axis=1), n)
 
 

@@ -191,12 +191,10 @@ def run(
     on_plan: Callable[[Plan], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Outcome:
-    """Compute targets as `compute` does, and return the plan and measurements, too.
-
-    `resume` returns the ``note``. ``recipe`` is part of the outputs' provenance. ``on_plan`` is
-    called with the plan before anything is checked or started. ``stop`` ends a run without a
-    runner: see `beam_volumes.session.local.run_local`.
-    """
+    """Compute targets as `compute` does, and return the plan and measurements, too."""
+    # `resume` returns the ``note``. ``recipe`` is part of the outputs' provenance. ``on_plan`` is
+    # called with the plan before anything is checked or started. ``stop`` ends a run without a
+    # runner: see `beam_volumes.session.local.run_local`.
     for t in targets:
         if isinstance(t, Volume) and t.nbytes > settings.max_inmemory:
             raise ValueError(
@@ -227,12 +225,10 @@ def plan_run(targets: Sequence[Wanted], options: RunOptions) -> Plan:
 def resume(
     run: Any, options: RunOptions, stop: threading.Event | None = None
 ) -> tuple[Outcome, Any] | None:
-    """Continue a run, given its first output, its ``.run`` folder, or its journal.
-
-    ``options`` define machine, runner and progress: by default memory, workers and the runner
-    ``AS_BEGUN`` are the run's. Returns the outcome and the ``note`` of `run`; None if the run has
-    ended. Raises FileNotFoundError if there is no run, and ValueError if it cannot be continued.
-    """
+    """Continue a run, given its first output, its ``.run`` folder, or its journal."""
+    # ``options`` define machine, runner and progress: by default memory, workers and the runner
+    # ``AS_BEGUN`` are the run's. Returns the outcome and the ``note`` of `run`; None if the run has
+    # ended. Raises FileNotFoundError if there is no run, and ValueError if it cannot be continued.
     stopped = from_folder(run)
     if stopped is None:
         return None

@@ -29,12 +29,10 @@ _IN_FLIGHT = 2.0
 
 
 def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator[beam.Pipeline]:
-    """Yield the pipelines of a run, to be run in order: as few as Flink's optimizer can handle.
-
-    It follows every path through the steps of a job, and each step of a merge doubles their number:
-    merges that depend on each other can have more than it could follow in years. ``pipeline_of``
-    makes the pipeline of some passes. Raises ValueError if a single pass has too many paths.
-    """
+    """Yield the pipelines of a run, to be run in order: as few as Flink's optimizer can handle."""
+    # It follows every path through the steps of a job, and each step of a merge doubles their number:
+    # merges that depend on each other can have more than it could follow in years. ``pipeline_of``
+    # makes the pipeline of some passes. Raises ValueError if a single pass has too many paths.
     start = 0
     while True:
         stop = passes

@@ -36,13 +36,11 @@ class _Terminated(BaseException):
 
 @contextmanager
 def continuation_shown(session: Session, options: RunOptions) -> Iterator[threading.Event | None]:
-    """Show how to continue the run if it is stopped in this context.
-
-    The KeyboardInterrupt of Ctrl-C contains it. After SIGTERM it is printed on standard error, and
-    the process ends within `GRACE` seconds; programs that handle SIGTERM themselves are not
-    affected. A run in this process with a journal first finishes the slabs in flight: the first
-    SIGTERM sets the event that is yielded, and the second one stops the run.
-    """
+    """Show how to continue the run if it is stopped in this context."""
+    # The KeyboardInterrupt of Ctrl-C contains it. After SIGTERM it is printed on standard error, and
+    # the process ends within `GRACE` seconds; programs that handle SIGTERM themselves are not
+    # affected. A run in this process with a journal first finishes the slabs in flight: the first
+    # SIGTERM sets the event that is yielded, and the second one stops the run.
     finish = threading.Event() if options.runner is None and session.journal is not None else None
 
     def terminated() -> None:
@@ -74,13 +72,11 @@ def continuation_shown(session: Session, options: RunOptions) -> Iterator[thread
 def _raise_when_terminated(
     in_time: Callable[[], None], finish: threading.Event | None
 ) -> Iterator[None]:
-    """Raise an exception at SIGTERM, unless the program handles it, so that the run is cleaned up.
-
-    ``in_time`` runs in another thread meanwhile: the exception is lost in finalizers, and delayed
-    by threads that compile. Where a callback of the compiler loses it, another error follows. A
-    second SIGTERM ends the process immediately. With ``finish``, an additional first SIGTERM only
-    sets it, and the exception follows the run's last slab.
-    """
+    """Raise an exception at SIGTERM, unless the program handles it, so that the run is cleaned up."""
+    # ``in_time`` runs in another thread meanwhile: the exception is lost in finalizers, and delayed
+    # by threads that compile. Where a callback of the compiler loses it, another error follows. A
+    # second SIGTERM ends the process immediately. With ``finish``, an additional first SIGTERM only
+    # sets it, and the exception follows the run's last slab.
     received = False
 
     def stop(*_: Any) -> None:

@@ -42,18 +42,16 @@ def supervise(
     poll: float = 0.2,
     output: int | IO[Any] = 2,
 ) -> Any:
-    """Call a pickled function without arguments in a separate process and return its result.
-
-    If the caller is killed, the child and its workers end within a second. Raises `WorkerDied` if
-    the driver process or a worker was killed or crashed. Exceptions of the function keep their type
-    and message; their ``__cause__`` is the traceback of the driver process.
-
-    - ``watch``: called when a process has died; returns the end of the message, such as how to
-      continue.
-    - ``on_poll``: called every ``poll`` seconds; an exception ends the run.
-    - ``grace``: seconds for the function to end by itself after a worker has died.
-    - ``output``: the child's standard output and error; by default standard error.
-    """
+    """Call a pickled function without arguments in a separate process and return its result."""
+    # If the caller is killed, the child and its workers end within a second. Raises `WorkerDied` if
+    # the driver process or a worker was killed or crashed. Exceptions of the function keep their type
+    # and message; their ``__cause__`` is the traceback of the driver process.
+    #
+    # - ``watch``: called when a process has died; returns the end of the message, such as how to
+    #   continue.
+    # - ``on_poll``: called every ``poll`` seconds; an exception ends the run.
+    # - ``grace``: seconds for the function to end by itself after a worker has died.
+    # - ``output``: the child's standard output and error; by default standard error.
     ours, theirs = Pipe()
     with ours:
         with theirs:

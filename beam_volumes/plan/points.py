@@ -30,13 +30,11 @@ from beam_volumes.sweep.schedule import OVERLAPS
 
 
 def times_of(targets: Sequence[Any]) -> int:
-    """The number of time points of targets; 0 if they have no such axis.
-
-    Numbers that depend on no voxels, only on numbers of all points, can be combined with any
-    target.
-
-    Raises ValueError: targets have different numbers of points.
-    """
+    """The number of time points of targets; 0 if they have no such axis."""
+    # Numbers that depend on no voxels, only on numbers of all points, can be combined with any
+    # target.
+    #
+    # Raises ValueError: targets have different numbers of points.
     found: dict[int, Any] = {}
     for t in targets:
         roots = roots_of(t)

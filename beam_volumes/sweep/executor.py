@@ -58,18 +58,16 @@ def sweep(
     meter: Meter | None = None,
     device: Device | None = None,
 ) -> SlabResult:
-    """Run a program over one slab of its domain.
-
-    ``grid``: the slabs, aligned to the write units of the outputs.
-    ``answers``: the slab's answers for completions, by barrier.
-    ``check_ownership``: called before units are written; raises an error if they must not be.
-    ``on_progress``: called after each window with the finished share of the slab; may raise to
-    stop.
-    ``meter``: collects timings.
-    ``device``: for the steps that run there.
-    Raises Exception: any error of a stage, a read or a write, with the stage and its slices in the
-    message.
-    """
+    """Run a program over one slab of its domain."""
+    # ``grid``: the slabs, aligned to the write units of the outputs.
+    # ``answers``: the slab's answers for completions, by barrier.
+    # ``check_ownership``: called before units are written; raises an error if they must not be.
+    # ``on_progress``: called after each window with the finished share of the slab; may raise to
+    # stop.
+    # ``meter``: collects timings.
+    # ``device``: for the steps that run there.
+    # Raises Exception: any error of a stage, a read or a write, with the stage and its slices in the
+    # message.
     release_unused(s.stage.holds for s in program.steps if s.stage is not None)
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter, device)
     run.writes.check_ownership, run.on_progress = check_ownership, on_progress

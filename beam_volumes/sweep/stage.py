@@ -47,12 +47,11 @@ class Padding:
 
 @dataclass(frozen=True)
 class Block:
-    """Some slices of one array in its ring buffer.
+    """Some slices of one array in its ring buffer."""
 
-    Slice ``k`` of the block is ``ring[slots[k]]``; the block's first row and column are ``y`` and
-    ``x`` there. For an input, ``rows`` and ``cols`` include the halo. The ring is C-contiguous.
-    ``start`` is the position in the volume of the first voxel.
-    """
+    # Slice ``k`` of the block is ``ring[slots[k]]``; the block's first row and column are ``y`` and
+    # ``x`` there. For an input, ``rows`` and ``cols`` include the halo. The ring is C-contiguous.
+    # ``start`` is the position in the volume of the first voxel.
 
     ring: np.ndarray
     slots: np.ndarray
@@ -257,13 +256,11 @@ class Stage(PlainData):
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        """Compute rows ``y0:y1`` of every slice of ``out``.
-
-        ``inputs[i]`` covers the output's slices, rows and columns plus the halo of input ``i``:
-        output voxel ``(k, y, x)`` is at ``(k + before_z, y + before_y, x + before_x)`` there.
-        ``values`` are the evaluated lazy scalars of the stage. It should release the GIL, runs on
-        several strips of rows concurrently, and must give the same bits for any division.
-        """
+        """Compute rows ``y0:y1`` of every slice of ``out``."""
+        # ``inputs[i]`` covers the output's slices, rows and columns plus the halo of input ``i``:
+        # output voxel ``(k, y, x)`` is at ``(k + before_z, y + before_y, x + before_x)`` there.
+        # ``values`` are the evaluated lazy scalars of the stage. It should release the GIL, runs on
+        # several strips of rows concurrently, and must give the same bits for any division.
         raise NotImplementedError
 
     @property

@@ -33,14 +33,12 @@ def hires(runner: Any) -> bool:
 def asking(
     step: beam.PTransform, plan: Plan, index: int, memory: bool, accelerator: str | None
 ) -> beam.PTransform:
-    """A pass with the resource hints of its machines.
-
-    All steps of a pass have the same hints: the results of a sweep may be large, and must not leave
-    the worker before the first round of their merge has split them into pieces.
-
-    ``memory``: whether to request the predicted memory.
-    ``accelerator``: requested if the pass can use it; with ``memory``, there is one for device="cuda".
-    """
+    """A pass with the resource hints of its machines."""
+    # All steps of a pass have the same hints: the results of a sweep may be large, and must not leave
+    # the worker before the first round of their merge has split them into pieces.
+    #
+    # ``memory``: whether to request the predicted memory.
+    # ``accelerator``: requested if the pass can use it; with ``memory``, there is one for device="cuda".
     if accelerator is None and memory and plan.device == "cuda":
         accelerator = accelerators.DEFAULT
     is_used = accelerators.is_accelerated(plan, index)
@@ -61,12 +59,10 @@ def machine_hints(gib: int | None, accelerator: str | None) -> dict[str, str]:
 
 
 def bound(pipeline: beam.Pipeline, bundles: int) -> None:
-    """Limit the bundles of passes that a worker takes at a time, for runners that support it.
-
-    More bundles would only wait at the gate, each with a thread and its side inputs. Beam adds the
-    limits of nested steps, so only the innermost ones get it. All of them do: steps with different
-    hints are not fused.
-    """
+    """Limit the bundles of passes that a worker takes at a time, for runners that support it."""
+    # More bundles would only wait at the gate, each with a thread and its side inputs. Beam adds the
+    # limits of nested steps, so only the innermost ones get it. All of them do: steps with different
+    # hints are not fused.
     hints = parse_resource_hints({"max_active_bundles_per_worker": str(bundles)})
 
     class Bound(PipelineVisitor):

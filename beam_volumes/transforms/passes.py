@@ -104,21 +104,19 @@ def build(
     accelerator: str | None = None,
     some: range | None = None,
 ) -> tuple[list[beam.PCollection], Collections]:
-    """Make all steps of a session, or of some passes after earlier ones have ended.
-
-    Results of earlier passes are in the journal: numbers, and summaries of slabs, which are merged
-    again if their answers are needed. The first step, which creates the outputs, is also the first
-    that needs this package in a worker: all others wait for it.
-
-    ``resource_hints``: whether steps request memory.
-    ``ready``: the first step waits until this is complete.
-    ``rows``: barriers of tables that are returned as rows.
-    ``accelerator``: requested for passes that run a network.
-    ``some``: the passes, all by default; others need a journal.
-    Returns ``known``: the numbers known before the first and after each pass, as one dict each; the
-    last appears when everything is done. And ``rows``: by barrier, (shard, batch) with some rows or
-    None.
-    """
+    """Make all steps of a session, or of some passes after earlier ones have ended."""
+    # Results of earlier passes are in the journal: numbers, and summaries of slabs, which are merged
+    # again if their answers are needed. The first step, which creates the outputs, is also the first
+    # that needs this package in a worker: all others wait for it.
+    #
+    # ``resource_hints``: whether steps request memory.
+    # ``ready``: the first step waits until this is complete.
+    # ``rows``: barriers of tables that are returned as rows.
+    # ``accelerator``: requested for passes that run a network.
+    # ``some``: the passes, all by default; others need a journal.
+    # Returns ``known``: the numbers known before the first and after each pass, as one dict each; the
+    # last appears when everything is done. And ``rows``: by barrier, (shard, batch) with some rows or
+    # None.
     side = AsIter(ready) if isinstance(ready, beam.PCollection) else ready
     wait = {} if side is None else {"ready": side}
     passes = session.plan.passes

@@ -112,17 +112,6 @@ def taking(take: Mapping[str, Take] | None = None) -> dict[str, Take]:
 class RunFlow(beam.PTransform):
     """Run a flow of rounds: PCollection[(key, value)] to a dict of a PCollection for each port.
 
-    The first round receives the input as it is, one value for each key. Before each further round,
-    messages are grouped by key, in pieces of at most 4 MiB. Instead of the input it accepts the
-    dict of `FirstRound`.
-
-    ``ready``: PCollection of one element; rounds after the first wait for it.
-    ``take``: for each port, how a key and a value are converted to elements in
-    the step that computes them. The default for ``"numbers"`` is ``(key, value)``, which must be
-    small. For other ports it is ``(key, piece)``: group these by key, and join them by `whole`.
-    ``secret``: see `beam_volumes.runs.failure`; errors of steps are sent as data.
-    ``folder``: for messages, see `pieces`.
-
     >>> from dataclasses import dataclass
     >>> import apache_beam as beam
     >>> from beam_volumes.across.rounds.flow import Flow, Round
@@ -139,6 +128,17 @@ class RunFlow(beam.PTransform):
     ((0,), 60)
     ((1,), 40)
     """
+
+    # The first round receives the input as it is, one value for each key. Before each further round,
+    # messages are grouped by key, in pieces of at most 4 MiB. Instead of the input it accepts the
+    # dict of `FirstRound`.
+    #
+    # ``ready``: PCollection of one element; rounds after the first wait for it.
+    # ``take``: for each port, how a key and a value are converted to elements in
+    # the step that computes them. The default for ``"numbers"`` is ``(key, value)``, which must be
+    # small. For other ports it is ``(key, piece)``: group these by key, and join them by `whole`.
+    # ``secret``: see `beam_volumes.runs.failure`; errors of steps are sent as data.
+    # ``folder``: for messages, see `pieces`.
 
     def __init__(
         self,

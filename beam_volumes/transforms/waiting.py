@@ -85,16 +85,15 @@ def beginning(
 ) -> tuple[beam.Pipeline, dict[str, Any], Callable[..., beam.PCollection]]:
     """The pipeline of a step, and the side input that its first function waits for.
 
-    Returns ``pipeline``; ``wait``: empty, or ``{"ready": side input}`` for the first step after
-    `Impulse` or `Create`; ``windowed``: of a result and its name, the result with the windowing of
-    the PCollection that the step waits for.
-    Raises TypeError: if a step is applied to anything but a pipeline or a PCollection.
-    Raises ValueError: if the pipeline's options select threads that lose elements.
-
     >>> beginning([1, 2], "ReadSlabs")
     Traceback (most recent call last):
     TypeError: ReadSlabs is applied to a pipeline, or to a PCollection that it waits for; not to a list
     """
+    # Returns ``pipeline``; ``wait``: empty, or ``{"ready": side input}`` for the first step after
+    # `Impulse` or `Create`; ``windowed``: of a result and its name, the result with the windowing of
+    # the PCollection that the step waits for.
+    # Raises TypeError: if a step is applied to anything but a pipeline or a PCollection.
+    # Raises ValueError: if the pipeline's options select threads that lose elements.
     if isinstance(given, beam.Pipeline | PBegin):
         pipeline: beam.Pipeline = given if isinstance(given, beam.Pipeline) else given.pipeline
         refuse_threads(pipeline.options)

@@ -284,6 +284,7 @@ class RegionTable(beam.PTransform):
     properties : sequence of str, optional
         Names of the properties, as in `beam_volumes.regionprops_table`; by default all except
         ``surface_area_faces``, which needs a halo that slabs of `LabelSlabs` do not have.
+        ``area_filled`` needs stored labels, so use `ComputeRecipe` for it.
     %(options)s
 
     Raises

@@ -1,10 +1,9 @@
-"""What stages, reductions and surveys allocate against what they declare, for all operations."""
+"""What stages, reductions, surveys and completions allocate against what they declare, for all operations."""
 
 import json
 import subprocess
 import sys
-
-import pytest
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.tiers import thorough
 
@@ -14,29 +13,56 @@ OBJECTS = 12 << 10
 CASTING = 192 << 10
 #: Objects of a reduction: integers of any size, and numpy's buffers.
 STATES = 64 << 10
+#: Voxels of each run: blobs of a dtype, and noise and labels for which plans reserve memory.
+RUNS = ("u1", "f4", "u4", "labels")
+#: Declarations for which an error of this size cannot be seen, and the reason.
+HIDDEN = {
+    "ops.labels.surveys.component_surveys._bits_bytes": "the scratch of a kernel, which receives it",
+    "ops.labels.surveys.table_surveys.AdjacencySurvey.fold_bytes": "tables of pairs grow by steps of four",
+    "ops.measure.percentiles_along.RadixCountsAlong.cell_bytes": "most is for the number, after the sweep",
+    "ops.morphology.surveys._plane_bytes": "planes are compressed, if voxels allow it",
+}
 
 
 def allowance(kind, name):
     """Bytes that are not declared, whatever the shape of a slab."""
+    if kind in ("answer", "reserve", "slice", "stage, arrays"):
+        return 0
     if name in ("Elementwise", "Fused", "Within"):
         return CASTING
     return STATES if kind == "reduction" else OBJECTS
 
 
-def joining(kind, declared):
-    """Bytes of rows that a survey copies while it joins them: what it holds is counted, copies are not."""
-    return declared // 4 if kind == "survey" else 0
+def is_excess(kind, name, declared, allocated):
+    # What a chain holds is counted; copies of rows, while several surveys join theirs, are not.
+    joining = declared // 64 if (kind, name) == ("survey", "ChainSurvey") else 0
+    return allocated - declared > allowance(kind, name) + joining
+
+
+def measured(run):
+    """The measurements of a fresh process: kind, class and name of each, declared and allocated bytes."""
+    command = [sys.executable, "-m", "tests.limits.fresh_scratch", run]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @thorough
-@pytest.mark.parametrize("dtype", ["u1", "f4", "u4"])
-def test_operations_allocate_no_more_than_they_declare(dtype):
-    command = [sys.executable, "-m", "tests.limits.fresh_scratch", dtype]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    excess = [
-        f"{kind} {name} ({of}): {allocated:,} bytes allocated, {declared:,} declared"
-        for kind, name, of, declared, allocated in found
-        if allocated - declared > allowance(kind, name) + joining(kind, declared)
-    ]
+def test_operations_allocate_what_they_declare():
+    """No more, and no declaration can be eight times too small, however large others of its slab are."""
+    excess, seen, lost = [], set(), {}
+    with ThreadPoolExecutor(2) as pool:
+        found = [item for some in pool.map(measured, RUNS) for item in some]
+    for (kind, name, of, *planted), (declared, allocated, *missing) in found:
+        more = is_excess(kind, name, declared, allocated)
+        if planted and more:
+            seen.update(planted)
+        elif planted and missing[0] > 2 * allowance(kind, name):
+            lost[planted[0]] = f"{missing[0]:,} bytes of {kind} {name} ({of})"
+        elif more and not planted:
+            excess.append(
+                f"{kind} {name} ({of}): {allocated:,} bytes allocated, {declared:,} declared"
+            )
     assert not excess, "\n".join(excess)
+    unseen = {name: where for name, where in lost.items() if name not in seen}
+    assert unseen.keys() == HIDDEN.keys(), unseen
+    assert len(seen) > 50

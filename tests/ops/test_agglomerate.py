@@ -204,6 +204,11 @@ def test_scores_are_compared_exactly():
     large = {(1, 2): 2**62 + 1, (2, 3): 2**62 + 3, (3, 4): 2**62}
     for linkage in ("max", "min"):
         assert [m[:2] for m in settled(large, linkage, 0.0)] == [(1, 3), (2, 3), (3, 4)]
+    assert [m[:2] for m in settled(large, "lowest", -math.inf)] == [(1, 2), (2, 4), (3, 4)]
+    for heights in ((2**62 + 1, 2**62, 2**62 + 3), (2**60, -(2**62), 5)):
+        edges = dict(zip(((1, 2), (3, 4), (5, 6)), heights, strict=True))
+        found = settled(edges, "lowest", -float(2**62))
+        assert found == [(a, b, float(-h), 2) for (a, b), h in edges.items() if h <= 2**62]
     with pytest.raises(ValueError, match="affinities reach"):
         settled({(1, 2): (2**62, 1), (2, 3): (2**62, 1)}, "mean", 0.0)
 

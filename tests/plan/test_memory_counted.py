@@ -228,3 +228,23 @@ def test_a_pipeline_on_this_machine_finds_the_kernels_that_are_compiled_here(fre
     assert base(memory.LOCAL_PIPELINE) <= before - (memory.BASE_KERNEL - (4 << 20))
     # Of a machine elsewhere nothing is known.
     assert base(memory.BASE_BEAM) == elsewhere
+
+
+@pytest.mark.parametrize("memory", ["400MiB", "600MiB", "2GiB"])
+def test_answers_and_results_of_a_sweep_share_the_memory_that_is_left(memory):
+    """Each gets what the other cannot use: together they never exceed the limit."""
+    source = Source(
+        "v", (256, 512, 512), np.dtype("u1"), (32, 256, 256), Space(axes=("z", "y", "x")),
+        Nothing("v"), (0, 0, 0),
+    )  # fmt: skip
+    volume = Volume(SourceNode.of(source), source.space)
+    labels = bv.label(volume > 128)
+    table = bv.regionprops_table(labels, volume, ["bbox", "intensity_mean"])
+    how = {"base": 200 << 20, "workers": 1, "threads": 2}
+    plan = planned(bv.sum(labels % 7), table, memory=memory, **how)
+    first, last = (p for p in plan.passes if p.program.surveys)
+    (survey,), part = (s.survey for s in first.program.surveys), last.partition
+    answer = max(part.answer_bytes, int(first.limit_bytes * survey.answer_share))
+    fixed = part.sweep_memory - part.reserved - part.answer_bytes
+    assert part.answer_bytes and part.reserved <= last.limit_bytes
+    assert fixed + answer + last.limit_bytes <= plan.memory - plan.base

@@ -493,6 +493,24 @@ def test_truncated_files(tmp_path):
             assert "\n" not in str(error.value) and "damaged" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("part", "damaged"), [("<Pixels", "<Pixels <"), ("</OME>", "</Im>  "), ("</Image>", "</Imag >")]
+)
+def test_damaged_xml_is_named_and_can_be_removed(tmp_path, part, damaged):
+    x = voxels("u2", (3, 5, 7))
+    path = write(tmp_path / "a.ome.tif", x, ome=True, metadata={"axes": "TYX"})
+    xml = tifffile.tiffcomment(path)
+    assert part in xml
+    tifffile.tiffcomment(path, xml.replace(part, damaged)[: len(xml)].encode())
+    with pytest.raises(
+        OSError, match=r"a\.ome\.tif has damaged OME-XML \(.*line 1.*tiffcomment"
+    ) as error:
+        open_source(path)
+    assert "\n" not in str(error.value)
+    tifffile.tiffcomment(path, "")
+    np.testing.assert_array_equal(open_source(path).read(), x)
+
+
 def test_a_damaged_tile_is_named(tmp_path):
     x = voxels("u2", (2, 64, 64))
     for compression in ("zlib", "zstd", "jpeg", "jpeg2000"):

@@ -141,11 +141,14 @@ def test_numbers_and_what_is_too_much(tmp_path):
         count = ndi.label(np.asarray(mask))[1]
         assert_that(merged["numbers"], equal_to([((), {"count": count})]))
     with (
-        pytest.raises(Exception, match="merging the slabs combines"),
+        pytest.raises(
+            Exception, match=r"merging the slabs combines.*: use slabs with depth=\d+ and tile=\(\d"
+        ) as error,
         beam.Pipeline("FnApiRunner") as p,
     ):
         read = bv.ReadSlabs(mask, depth=4, halo=UPPER)
-        _ = p | read | label | bv.MergeEquivalences(label, memory="1 KB")
+        _ = p | read | label | bv.MergeEquivalences(label, memory="4 KB")
+    assert "slab=" not in str(error.value)
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -213,6 +216,12 @@ def test_refusals():
         _summarise((SlabKey(3, 0, 0), other[1]), grid, survey)
     with pytest.raises(ValueError, match=r"measures=\('size',\)"):
         bv.MergeEquivalences(label, k_largest=3)
+    for step in (bv.MergeEquivalences, bv.LabelSlabs):
+        for wrong in ({"min_size": -1}, {"max_size": 2.5}, {"k_largest": 0}):
+            ((what, size),) = wrong.items()
+            message = rf"{step.__name__}: {what}={size} is not a whole number of at least \d"
+            with pytest.raises(ValueError, match=message):
+                step(grid, **wrong)
     with pytest.raises(TypeError, match="has no grid"):
         bv.LabelComponents(mask)
     with pytest.raises(ValueError, match="is not one of"):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import beam_volumes as bv
 from beam_volumes.base.geometry import NO_HALO, Box, Grid
 from beam_volumes.base.space import Space
-from beam_volumes.storage.places.claims import Superseded
+from beam_volumes.storage.places.claims import ANY, Superseded
 from beam_volumes.transforms import SlabKey
 from beam_volumes.transforms.slab import SlabCoder, SlabKeyCoder
 from beam_volumes.transforms.steps.grids import as_halo, slab_grid
@@ -297,6 +297,21 @@ def test_a_late_slab_is_not_written_into_what_another_run_has_made_since(tmp_pat
     with pytest.raises(Superseded, match=r"slab \(2, 0, 0\): .* belongs to another run"):
         write_slab(slabs[1], write.sink, write.outputs.run_id)
     np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), np.asarray(em) + 1)
+
+
+def test_an_output_that_appears_before_the_pipeline_starts_is_not_replaced(tmp_path):
+    """The error names the remedies of WriteSlabs, which has no resume=."""
+    em = stored(tmp_path, membranes((4, 8, 8)))
+    write = bv.WriteSlabs(tmp_path / "out.zarr", like=em, chunks=(2, 8, 8))
+    stored(tmp_path, np.zeros((4, 8, 8), "u1"), "out.zarr")
+    write.outputs = replace(write.outputs, replaces=ANY)  # as if no run had made it
+    with (
+        pytest.raises(Exception, match="exists: pass overwrite=True") as error,
+        beam.Pipeline("FnApiRunner") as p,
+    ):
+        _ = p | bv.ReadSlabs(em, depth=2) | write
+    assert "resume=" not in str(error.value)
+    assert not np.asarray(bv.open(tmp_path / "out.zarr")).any()
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -107,7 +107,7 @@ def test_every_property_of_regionprops_table(tmp_path, dtype):
         em = bv.open(np.stack([image, 255 - image]), axes=f"c{axes}")
         bv.compute(em.to(tmp_path / f"em-{labels.ndim}.zarr"), runner=None)
         em = bv.open(str(tmp_path / f"em-{labels.ndim}.zarr"))
-        names = [*known_properties(labels.ndim, True), "intensity_quantile-0.25"]
+        names = [*known_properties(labels.ndim, True), "intensity_quantile-0.25", "area_filled"]
         want = bv.regionprops_table(v, em, properties=names).compute().to_pylist()
         read = bv.ReadSlabs(v, depth=4, tile=(8, 22), halo=3)
         found = rows_of(
@@ -119,6 +119,53 @@ def test_every_property_of_regionprops_table(tmp_path, dtype):
         assert str(found) == str(fields) and len(found) > 3 and len(fields[0]) > 60
         area = measure.regionprops_table(np.asarray(v).astype("i8"), properties=("label", "area"))
         assert [(row["label"], row["area"]) for row in found] == [*zip(*area.values(), strict=True)]
+
+
+@pytest.mark.parametrize("spacing", [None, 2.0])
+def test_filled_areas_of_holes_across_slabs(tmp_path, spacing):
+    """The largest hole spans all slabs; it has labels of its own."""
+    labels = np.zeros((12, 14, 16), "u2")
+    labels[1:11, 1:13, 1:13] = 7
+    labels[2:10, 2:12, 2:12] = 0
+    labels[4:8, 5:9, 5:9] = 300
+    labels[5:7, 6:8, 6:8] = 0
+    labels[0:3, :, 14] = 9
+    for array in (labels, labels[5]):
+        v = stored(tmp_path, array, f"{array.ndim}.zarr")
+        for names in (["area_filled"], ["bbox", "area_filled", "area"]):
+            read = bv.ReadSlabs(v, depth=3, tile=(6, 16))
+            how = {"properties": names, "spacing": spacing}
+            want = bv.regionprops_table(v, **how).compute().to_pylist()
+            found = rows_of(bv.RegionTable(read, **how), lambda p, read=read: p | read, tmp_path)
+            fields = [{n.replace("-", "_"): x for n, x in row.items()} for row in want]
+            assert found == fields and len(found) >= 2
+        one = 1 if spacing is None else spacing**array.ndim
+        whole = {3: 10 * 12 * 12, 2: 12 * 12}[array.ndim]
+        assert found[0]["area_filled"] == whole * one > found[0]["area"]
+
+
+def test_filled_areas_need_stored_labels(tmp_path):
+    v = stored(tmp_path, np.ones((6, 7, 8), "u1"))
+    read, names = bv.ReadSlabs(v, depth=3), ["area", "area_filled"]
+    remedy = r"; write the labels with WriteSlabs, and use ReadSlabs of the result, or Compute\("
+    computed = bv.ReadSlabs(v.astype("u4"), depth=3)
+    for slabs, why in (
+        (read.grid, "Grid does not read stored labels"),
+        (bv.SlabGrid(v, depth=3), "SlabGrid does not read stored labels"),
+        (bv.LabelComponents(read.grid), "LabelComponents does not read stored labels"),
+        (computed, "is computed"),
+    ):
+        with pytest.raises(ValueError, match=f"RegionTable: area_filled reads .*{why}{remedy}"):
+            bv.RegionTable(slabs, properties=names)
+    table = bv.RegionTable(read, properties=names)
+    other = bv.ReadSlabs(stored(tmp_path, np.zeros((6, 7, 8), "u1"), "other.zarr"), depth=3)
+    for wrong in (other, read):
+        p = beam.Pipeline("FnApiRunner")
+        slabs = p | wrong
+        if wrong is read:
+            slabs |= beam.MapTuple(lambda key, slab: (key, slab))
+        with pytest.raises(ValueError, match=f"a step after ReadSlabs may change them{remedy}"):
+            slabs | table
 
 
 def test_perimeters_are_those_of_scikit_image(tmp_path):

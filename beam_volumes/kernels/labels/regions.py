@@ -13,6 +13,7 @@ import numpy as np
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.measure.accumulate import _add_square, key_bits
 from beam_volumes.kernels.rows import strided
+from beam_volumes.kernels.scratch import Scratch, needs
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _LOW = 0xFFFFFFFF
@@ -356,14 +357,31 @@ def _places(labels, values, own, origin, shape, keys, place, minimum, maximum, f
                     found[i, 1] = min(found[i, 1], first + x)
 
 
-def labelled_values(
-    labels: np.ndarray, values: np.ndarray, keys: np.ndarray, place: np.ndarray, found: np.ndarray
-) -> int:
-    """Write a key for each voxel with a label: its row times 2**17, plus its value and 2**15.
+def _value_scratch(voxels: int) -> Scratch:
+    """Return a key for each voxel, and marks of the first one of equal keys."""
+    return ((voxels,), np.int64), ((voxels,), np.bool_)
 
-    ``values`` are integers of up to 16 bits. Returns the number of keys.
+
+@needs(_value_scratch)
+def labelled_values(
+    labels: np.ndarray,
+    values: np.ndarray,
+    keys: np.ndarray,
+    place: np.ndarray,
+    scratch: tuple[np.ndarray, ...],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct keys of voxels with a label, ascending, and the number of voxels of each.
+
+    A key is a label's row times 2**17, plus the value and 2**15. ``values`` are integers of up to 16 bits.
     """
-    return _labelled_values(strided(labels), strided(values), labels.shape, keys, place, found)  # type: ignore[no-any-return]
+    found, marks = (s.reshape(labels.size) for s in scratch)
+    n = _labelled_values(strided(labels), strided(values), labels.shape, keys, place, found)
+    found, marks = found[:n], marks[:n]
+    found.sort()
+    marks[:1] = True
+    np.not_equal(found[1:], found[:-1], out=marks[1:])
+    starts = np.flatnonzero(marks)
+    return found[starts], np.diff(starts, append=n)
 
 
 @row_kernel

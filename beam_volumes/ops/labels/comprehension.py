@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from beam_volumes.ops.labels.objects import EachLabel, Region, StoredObjects, fo
 from beam_volumes.ops.labels.regions import boxes_of
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.table_surveys import check_objects
+from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import representable
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.inputs.arrays import exact_array
@@ -239,12 +241,27 @@ def with_functions(
     return Table(then(replace(steps[-1], name=what, carried=carried), [table], what))
 
 
+def with_filled_areas(
+    table: Table, labels: Volume, spacing: Any, shown: Sequence[str], what: str
+) -> Table:
+    """Append ``area_filled`` to a table with boxes, from stored labels."""
+    area: dict[Callable[..., Any], Any] = {
+        FilledArea.of(labels, spacing, what): np.dtype(np.float64)
+    }
+    return with_functions(table, labels, None, area, shown, what)
+
+
 @dataclass(frozen=True)
 class FilledArea:
     """The area of a region with its holes, in units of the size of a voxel."""
 
     voxel: float
     __name__ = "area_filled"
+
+    @classmethod
+    def of(cls, labels: Volume, spacing: Any, what: str) -> FilledArea:
+        sizes = par.voxel_sizes(labels, spacing, "spacing", what)
+        return cls(math.prod(sizes[a] for a in labels.space.visible))
 
     def __call__(self, mask: np.ndarray) -> float:
         from scipy.ndimage import binary_fill_holes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -139,9 +138,7 @@ def regionprops_table(
     if not isinstance(functions, Mapping):
         functions = dict.fromkeys(functions, np.dtype(np.float64))
     if fills:
-        sizes = par.voxel_sizes(labels, spacing, "spacing", name)
-        one = math.prod(sizes[a] for a in labels.space.visible)
-        functions = {FilledArea(one): np.dtype(np.float64), **functions}
+        functions = {FilledArea.of(labels, spacing, name): np.dtype(np.float64), **functions}
     boxes = table if named is None or "bbox" in named else measured([*named, "bbox"])
     image = None if intensity is None else operands[1]
     return with_functions(boxes, labels, image, functions, list(table.columns), name)

@@ -143,7 +143,22 @@ class Predict(Regrid):
         return _Blended(self, box) if self.blend else _Tiled(self)
 
     def kept_bytes(self, rows: int, cols: int) -> int:
-        return 8 * self.made * self.patches.made[0] * rows * cols if self.blend else 0
+        blended = 8 * self.made * self.patches.made[0] * rows * cols if self.blend else 0
+        return blended + self.batches * self._batch_bytes
+
+    @property
+    def batches(self) -> int:
+        """Batches in memory: while a GPU runs one, the next one is prepared."""
+        return 1 + self.model.on_gpu
+
+    @property
+    def _batch(self) -> tuple[int, ...]:
+        """The shape of a batch."""
+        return (self.batch, self.channels, *self.patches.patch)
+
+    @property
+    def _batch_bytes(self) -> int:
+        return math.prod(self._batch) * self.model.takes.itemsize
 
     def working_bytes(self, shape: Triple, threads: int) -> int:
         voxels = self.batch
@@ -152,12 +167,10 @@ class Predict(Regrid):
         out = self.made
         for n in self.patches.made:
             out *= n
-        # The batch, its result, the mean over turns, and a patch in float64 with its weights.
-        copies = 1 + bool(self.turns) + 2 * self.standardized
-        given = self.model.takes.itemsize * self.channels * voxels * copies
+        # Copies of the batch, its result, the mean over turns, and a patch in float64 with its weights.
+        given = self._batch_bytes * (bool(self.turns) + 2 * self.standardized)
         mean = 12 * self.made * voxels * bool(self.turns)
-        another = (self.model.takes.itemsize * self.channels + 4 * self.made) * voxels
-        flight = another * self.model.on_gpu
+        flight = 4 * self.made * voxels * self.model.on_gpu
         return self.network_bytes + given + flight + mean + (24 if self.blend else 0) * out
 
 
@@ -166,10 +179,8 @@ class _Runs:
 
     def __init__(self, stage: Predict):
         self.stage = stage
-        shape = (stage.batch, stage.channels, *stage.patches.patch)
-        # While a GPU runs a batch, the next one is prepared.
-        takes, many = stage.model.takes, 1 + stage.model.on_gpu
-        self._given = [np.zeros(shape, takes) for _ in range(many)]
+        shape, takes = stage._batch, stage.model.takes
+        self._given = [np.zeros(shape, takes) for _ in range(stage.batches)]
 
     def results(
         self, inputs: Sequence[Block], cells: Iterator[Triple], threads: int

@@ -68,13 +68,11 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
 def of_all_slabs(
     program: Program, grid: Grid, counted: Callable[[int, list[Range]], list[int]]
 ) -> list[int]:
-    """Sum a product over the axes of some count over all slabs.
-
-    Boxes are products of ranges, so the sum is a product of sums per axis. Only along coupled axes
-    each slab is evaluated.
-
-    ``counted``: receives an axis and the range of each step along it; returns numbers.
-    """
+    """Sum a product over the axes of some count over all slabs."""
+    # Boxes are products of ranges, so the sum is a product of sums per axis. Only along coupled axes
+    # each slab is evaluated.
+    #
+    # ``counted``: receives an axis and the range of each step along it; returns numbers.
     groups = [sorted(program.coupled)] + [[a] for a in range(3) if a not in program.coupled]
     total: list[int] = []
     for group in filter(None, groups):

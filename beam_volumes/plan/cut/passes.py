@@ -79,17 +79,16 @@ class Choice:
 
 
 class Levels:
-    """The pass of each node and value: the one after the last number or answer that it needs.
+    """The pass of each node and value: the one after the last number or answer that it needs."""
 
-    Nodes that depend on the answer to a slab are *bound*: they can only be computed in the slabs of
-    the survey, and only where the survey had voxels. If a user needs more, because of a halo or a
-    crop, the node is stored (`stored` contains it) and used one pass later.
-
-    ``pencils``: store the inputs of stages that need whole planes, to read them in full rows or
-    columns. ``copied``: by token, why a source is first stored in other chunks; numbers are
-    computed from the original. ``separate``: by token, why the users of a node read it from storage
-    in a later pass.
-    """
+    # Nodes that depend on the answer to a slab are *bound*: they can only be computed in the slabs of
+    # the survey, and only where the survey had voxels. If a user needs more, because of a halo or a
+    # crop, the node is stored (`stored` contains it) and used one pass later.
+    #
+    # ``pencils``: store the inputs of stages that need whole planes, to read them in full rows or
+    # columns. ``copied``: by token, why a source is first stored in other chunks; numbers are
+    # computed from the original. ``separate``: by token, why the users of a node read it from storage
+    # in a later pass.
 
     def __init__(
         self,
@@ -375,12 +374,10 @@ def _choice(node: Node, passes: int, again: float) -> Choice:
 
 
 def in_order(cuts: Sequence[Cut], stored: dict[str, Source]) -> list[Cut]:
-    """Sort the passes in the order of execution, and set what each reads from earlier ones.
-
-    A pass reads nodes that earlier levels have stored for it. It also reads back other outputs of
-    earlier passes if that is faster than computing them again. Within a level, passes with such
-    outputs come first.
-    """
+    """Sort the passes in the order of execution, and set what each reads from earlier ones."""
+    # A pass reads nodes that earlier levels have stored for it. It also reads back other outputs of
+    # earlier passes if that is faster than computing them again. Within a level, passes with such
+    # outputs come first.
     if len(cuts) == 1:
         return [replace(cuts[0], before={})]
     # A rechunked source may also be an output of a later level.

@@ -366,7 +366,10 @@ def costed(
 
 
 def with_room_for_answers(passes: Sequence[Pass], budget: int) -> list[Pass]:
-    """Let surveys find no more in a slab than later passes can take as answers."""
+    """Let surveys find no more in a slab than later passes can take as answers.
+
+    Results of a pass that takes answers itself get the memory that these leave.
+    """
     room: dict[str, int] = {}
     for p in passes:
         tokens = p.program.barriers
@@ -374,12 +377,18 @@ def with_room_for_answers(passes: Sequence[Pass], budget: int) -> list[Pass]:
             own = p.partition.answer_limit_bytes(budget) // len(tokens)
             room[token] = min(own, room.get(token, own))
     found = []
+    largest: dict[str, int] = {}  # the answers that surveys can lead to
     for p in passes:
         rooms = [
             int(room[b.token] / b.survey.answer_share) if b.token in room else p.limit_bytes
             for b in p.program.surveys
         ]
-        limit = max(p.partition.reserved, min(p.limit_bytes, sum(rooms)))
+        answers = sum(largest.get(token, 0) for token in p.program.barriers)
+        left = p.limit_bytes - max(0, answers - p.partition.answer_bytes)
+        limit = max(p.partition.reserved, min(left, sum(rooms)))
+        for b in p.program.surveys:
+            if b.token in room:
+                largest[b.token] = min(room[b.token], int(limit * b.survey.answer_share))
         found.append(replace(p, limit_bytes=limit) if rooms else p)
     return found
 

@@ -86,10 +86,19 @@ class Partitioning:
         """The peak memory of its sweep, with all results of their likely size."""
         return sum(max(p.bytes, p.likely) for p in self.parts if p.place == HOST)
 
+    @property
+    def answer_bytes(self) -> int:
+        """Bytes of answers that are part of its memory."""
+        return sum(p.bytes for p in self.parts if p.is_answer)
+
     def answer_limit_bytes(self, budget: int) -> int:
-        """Bytes that answers may take in a slab that may take ``budget`` bytes."""
-        answers = sum(p.bytes for p in self.parts if p.is_answer)
-        return answers + max(0, budget - self.sweep_memory)
+        """Bytes that answers may take in a slab that may take ``budget`` bytes.
+
+        Results in the same sweep get the rest: half of what is left, unless answers then have too little.
+        """
+        spare = max(0, budget - self.sweep_memory)
+        own = max(spare // 2, budget // _ANSWERS) if self.reserved else spare
+        return self.answer_bytes + min(spare, own)
 
     def merge_limit_bytes(self, budget: int) -> int:
         """Bytes that a step of the merges may hold."""
@@ -105,13 +114,11 @@ class Partitioning:
         return sum(max(times * p.minimum, p.likely) for p in self.parts if p.minimum)
 
     def grown(self, budget: int) -> Partitioning:
-        """Grow the parts, and the step of the merges, to their likely size, as far as the budget allows.
-
-        If no slabs fit with this size, they are chosen by the minimum, so that no run is refused for
-        results that it may not have.
-        Runs with fewer labels take less memory than predicted. Without room, a slab reports an
-        error at its end, and a merge before it begins.
-        """
+        """Grow the parts, and the step of the merges, to their likely size, as far as the budget allows."""
+        # If no slabs fit with this size, they are chosen by the minimum, so that no run is refused for
+        # results that it may not have.
+        # Runs with fewer labels take less memory than predicted. Without room, a slab reports an
+        # error at its end, and a merge before it begins.
         parts, merge = self.parts, self.merge
         wanted = [max(0, p.likely - p.bytes) for p in parts]
         # A slab may only have labels for which answers have room, and these may be more than is likely.
@@ -154,15 +161,13 @@ def write_grid(programs: Sequence[Program]) -> Triple:
 def choose(
     programs: Sequence[Program], budget: int, concurrency: Concurrency
 ) -> list[Partitioning]:
-    """Partition programs over one domain, all with the same slabs and windows.
-
-    Of the partitions that fit ``budget``, choose the one with the fewest repeated reads, then the
-    largest tiles, then the largest windows. Room to read ahead is given up if more than a tenth
-    would be read repeatedly, room to write behind if nothing else fits. Slabs with results and merges
-    that are expected to fit come first.
-
-    Raises TooLarge: even the smallest tiles and windows do not fit.
-    """
+    """Partition programs over one domain, all with the same slabs and windows."""
+    # Of the partitions that fit ``budget``, choose the one with the fewest repeated reads, then the
+    # largest tiles, then the largest windows. Room to read ahead is given up if more than a tenth
+    # would be read repeatedly, room to write behind if nothing else fits. Slabs with results and merges
+    # that are expected to fit come first.
+    #
+    # Raises TooLarge: even the smallest tiles and windows do not fit.
     if 0 in programs[0].shape:
         return smallest_partitions(programs, concurrency)
     best = _best(programs, budget, concurrency, budget) or _best(programs, budget, concurrency)

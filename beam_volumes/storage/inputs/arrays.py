@@ -127,6 +127,7 @@ class ArraySink(Sink):
         replaces: str | None = ANY,
         unfinished: Mapping[str, Any] | None = None,
         in_parts: bool = False,
+        can_resume: bool = True,
     ) -> None:
         if not self._arrays:
             self._arrays.append(np.empty((*self.leading, *self.shape), self.dtype))

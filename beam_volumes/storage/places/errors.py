@@ -21,20 +21,17 @@ _GONE = (
     "intermediate data of a run are removed when the run ends or is replaced: if you wanted neither, "
     "start the run again with overwrite=True"
 )
+_AGAIN = "run again, with resume=True if the run has a journal"
 _KEYS = "check your keys and their permission to read and write there"
 _REGION = "the bucket is in another region: check AWS_REGION and the storage's address"
 _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
-    ("No space left", OSError, "the disk is full: free some space and run again with resume=True"),
-    ("Disk quota", OSError, "the quota is used up: free some space and run again with resume=True"),
-    (
-        "File too large",
-        OSError,
-        "a file size limit or a full disk: lift it and run again with resume=True",
-    ),
+    ("No space left", OSError, f"the disk is full: free some space and {_AGAIN}"),
+    ("Disk quota", OSError, f"the quota is used up: free some space and {_AGAIN}"),
+    ("File too large", OSError, f"a file size limit or a full disk: lift it and {_AGAIN}"),
     (
         "retry attempts failed",
         OSError,
-        "the storage is busy or unreachable: try again; continue a started run with resume=True",
+        f"the storage is busy or unreachable: when it answers, {_AGAIN}",
     ),
     ("http_response_code='301'", OSError, _REGION),
     ("AuthorizationHeaderMalformed", OSError, _REGION),

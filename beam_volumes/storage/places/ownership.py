@@ -293,6 +293,7 @@ class OwnedOutput(OutputState):
         replaces: str | None = ANY,
         unfinished: Mapping[str, Any] | None = None,
         in_parts: bool = False,
+        can_resume: bool = True,
     ) -> None:
         """Create the output, once per run: a repeated or simultaneous call of the same run changes nothing.
 
@@ -302,6 +303,9 @@ class OwnedOutput(OutputState):
         # how to resume the run, kept in the note until `note_ended`. ``in_parts``: chunks of an existing
         # output with many objects stay. The caller deletes those that it does not replace, by `delete_part`,
         # and then calls `note_deleted`.
+
+        # ``can_resume``: whether the caller has ``resume=``, for the error of an existing output.
+        again = "resume=True to continue the run that began it, " if can_resume else ""
 
         def refuse(run: str | None) -> None:
             now = run or self.begun_run()
@@ -315,8 +319,8 @@ class OwnedOutput(OutputState):
                 )
             if not overwrite:
                 raise OutputExistsError(
-                    f"the output {self.name} exists: pass overwrite=True to replace it, resume=True to "
-                    "continue the run that began it, or choose another path"
+                    f"the output {self.name} exists: pass overwrite=True to replace it, {again}or choose "
+                    "another path"
                 )
             self.check_replaceable()
 

@@ -11,6 +11,7 @@ import math
 import numbers
 import pickle
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
@@ -27,6 +28,7 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.surveys.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.labels.surveys.mappings import check_missing, mapping_arrays
+from beam_volumes.ops.parameters.checks import whole_number
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.session.merging import Loads
@@ -225,7 +227,8 @@ class MergeEquivalences(beam.PTransform):
     Raises
     ------
     ValueError
-        If components lack a measure. In a worker, if the merge would need more than ``memory``.
+        If a size is not a whole number or is negative, ``k_largest`` is less than 1, or components
+        lack a measure. In a worker, if the merge would need more than ``memory``.
 
     See Also
     --------
@@ -263,6 +266,7 @@ class MergeEquivalences(beam.PTransform):
     ):
         super().__init__()
         self.grid = grid_of(slabs)
+        _check_sizes("MergeEquivalences", min_size, max_size, k_largest)
         if isinstance(slabs, LabelComponents):
             sized = (min_size, max_size, k_largest) != (None, None, None)
             needs = {"size": sized, "touches_border": touches_border is not None}
@@ -283,7 +287,8 @@ class MergeEquivalences(beam.PTransform):
         self.loads: Loads = {}
         if memory is not None:
             limit = parse_bytes(memory)
-            self.loads[survey.name] = survey.load(self.grid, limit, None, NO_LIMIT)
+            load = survey.load(self.grid, limit, None, NO_LIMIT)
+            self.loads[survey.name] = replace(load, are_elements=True)
 
     def expand(self, summaries: beam.PCollection) -> dict[str, beam.PCollection]:
         # Components are merged over all windows.
@@ -296,6 +301,18 @@ class MergeEquivalences(beam.PTransform):
         merged = run_keyed(given, self.flow, self.grid, ready)
         merged["numbers"].element_type = Tuple[Tuple[()], Dict[str, int]]
         return {port: windowed_as(summaries, some, port) for port, some in merged.items()}
+
+
+def _check_sizes(
+    name: str, min_size: int | None, max_size: int | None, k_largest: int | None
+) -> None:
+    for what, size, minimum in (
+        ("min_size", min_size, 0),
+        ("max_size", max_size, 0),
+        ("k_largest", k_largest, 1),
+    ):
+        if size is not None:
+            whole_number(size, what, name, minimum)
 
 
 def _loads_of(pair: tuple[SlabKey, SlabSummary], loads: Loads) -> Iterator[Any]:
@@ -563,6 +580,7 @@ class LabelSlabs(beam.PTransform):
         memory: int | float | str | None = None,
     ):
         super().__init__()
+        _check_sizes("LabelSlabs", min_size, max_size, k_largest)
         sized = (min_size, max_size, k_largest) != (None, None, None)
         measures = ("size",) * sized + ("touches_border",) * (touches_border is not None)
         self.components = LabelComponents(

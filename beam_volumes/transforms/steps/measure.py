@@ -19,10 +19,11 @@ from beam_volumes.across.rounds.flow import Key
 from beam_volumes.base.geometry import Box, Grid, Halo
 from beam_volumes.base.space import Space
 from beam_volumes.base.text import counted
-from beam_volumes.graph.nodes import Value, evaluate, number_token
+from beam_volumes.graph.nodes import SourceNode, Value, evaluate, number_token
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.labels.comprehension import with_filled_areas
 from beam_volumes.ops.labels.regions import region_table
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.plan.cost.machine import cores
@@ -326,6 +327,7 @@ class _Measuring:
 
     def _remedy(self, halo: Halo) -> str:
         surveys = [b.survey for b in self.p.program.surveys]
+        surveys = [own for s in surveys for own in getattr(s, "sources", (s,))]
         names = [n for s in surveys for n in getattr(s, "properties", ()) if n in _BEYOND]
         otherwise = f", or leave {', '.join(names)} out of properties=" if names else ""
         return f"read them with halo={halo}{otherwise}"
@@ -524,7 +526,8 @@ class RegionTable(MeasureSlabs):
         A lazy volume of the same shape. Its voxels are read slab by slab, together with the labels.
     properties : sequence of str, optional
         Names of the properties, as in `regionprops_table`, with the same default. ``area_filled``
-        is not available.
+        needs `ReadSlabs` of stored labels, applied directly before: it also reads the box of each
+        region.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities are an error or are ignored.
@@ -533,7 +536,8 @@ class RegionTable(MeasureSlabs):
     ------
     ValueError
         If a property is unknown or needs ``intensity``, or `ReadSlabs` has a smaller halo than the
-        properties need. In a worker, if slabs have a smaller halo, are masks, are missing or arrive
+        properties need. If ``area_filled`` is requested and the labels are computed, or a different
+        step makes the slabs. In a worker, if slabs have a smaller halo, are masks, are missing or arrive
         twice. If an intensity is NaN or infinite and ``nan="raise"``.
 
     See Also
@@ -543,7 +547,9 @@ class RegionTable(MeasureSlabs):
 
     Notes
     -----
-    Only the sums for each label and slab are shuffled.
+    Only the sums for each label and slab are shuffled. A slab cannot contribute to ``area_filled``,
+    because holes may extend over any number of slabs. The boxes are known after the last slab, and are
+    then read from storage.
 
     Examples
     --------
@@ -578,8 +584,20 @@ class RegionTable(MeasureSlabs):
                 "give the ReadSlabs of the labels"
             )
 
+        fills = properties is not None and "area_filled" in properties
+        #: The labels to read by boxes; None if they are not needed.
+        self.stored = _stored(slabs) if fills else None
+        named = [p for p in properties or () if p != "area_filled"] if fills else properties
+
+        def measured(volume: Volume, names: Sequence[str] | None) -> Table:
+            return region_table(volume, self.intensity, names, spacing, nan, "RegionTable")
+
         def rows(volume: Volume) -> Table:
-            return region_table(volume, self.intensity, properties, spacing, nan, "RegionTable")
+            table = measured(volume, named)
+            if self.stored is None or named is None:
+                return table
+            boxes = measured(volume, [*named, "bbox"]) if "bbox" not in named else table
+            return with_filled_areas(boxes, self.stored, spacing, [*table.columns], "RegionTable")
 
         space = Space() if about is None else about.space.of_one("c")
         halo = slabs.halo if isinstance(slabs, ReadSlabs) else None
@@ -591,4 +609,33 @@ class RegionTable(MeasureSlabs):
     _any_labels = True
 
     def expand(self, slabs: beam.PCollection[Any]) -> Any:
+        if self.stored is not None and not _are_read(slabs, self.stored):
+            raise ValueError(_NOT_STORED.format("a step after ReadSlabs may change them"))
         return super().expand(slabs)["rows"]
+
+
+#: Why filled areas of slabs are refused.
+_NOT_STORED = (
+    "RegionTable: area_filled reads the box of each label from storage, but {}; write the labels with "
+    "WriteSlabs, and use ReadSlabs of the result, or Compute(bv.regionprops_table(...))"
+)
+
+
+def _stored(slabs: Any) -> Volume:
+    """Return the stored labels that are read as slabs."""
+    if not isinstance(slabs, ReadSlabs):
+        raise ValueError(_NOT_STORED.format(f"{type(slabs).__name__} does not read stored labels"))
+    if not isinstance(slabs.volume.node, SourceNode):
+        raise ValueError(_NOT_STORED.format(f"{slabs.volume!r} is computed"))
+    return slabs.volume
+
+
+def _are_read(slabs: beam.PCollection, stored: Volume) -> bool:
+    """Whether slabs are the unchanged result of `ReadSlabs` of a volume."""
+    step = slabs.producer
+    while step is not None:
+        read = step.transform
+        if isinstance(read, ReadSlabs) and read.volume.node.token == stored.node.token:
+            return True
+        step = step.parent
+    return False

@@ -112,6 +112,7 @@ class Outputs:
             overwrite=self.overwrite,
             replaces=None if replaces == self.run_id else replaces,
             unfinished=self.unfinished(sink),
+            can_resume=False,
         )
         return sink
 

@@ -262,7 +262,7 @@ class _Make:
 
     def _made(self) -> bool:
         o, sink = self.outputs, self.sink
-        sink.create(o.run_id, o.overwrite, o.replaces, o.unfinished(sink))
+        sink.create(o.run_id, o.overwrite, o.replaces, o.unfinished(sink), can_resume=False)
         return True
 
 

@@ -351,12 +351,10 @@ def marked(array: np.ndarray) -> np.ndarray:
 
 
 def _filled(array: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return an array with missing voxels interpolated, and the share of weights of the others around each.
-
-    H. Knutsson and C.-F. Westin, "Normalized and differential convolution", IEEE Conference on Computer
-    Vision and Pattern Recognition, 1993; A. Papoulis, "A new algorithm in spectral analysis and band-limited
-    extrapolation", IEEE Transactions on Circuits and Systems 22, 1975.
-    """
+    """Return an array with missing voxels interpolated, and the share of weights of others around each."""
+    # H. Knutsson and C.-F. Westin, "Normalized and differential convolution", IEEE Conference on Computer
+    # Vision and Pattern Recognition, 1993; A. Papoulis, "A new algorithm in spectral analysis and
+    # band-limited extrapolation", IEEE Transactions on Circuits and Systems 22, 1975.
     # Missing voxels begin as weighted means of the others. Each step subtracts what a flat low-pass filter
     # removes, so that slopes continue into missing parts. Voxels far from all others begin as the mean.
     mean = np.float32(0 if missing.all() else array[~missing].mean(dtype=np.float64))

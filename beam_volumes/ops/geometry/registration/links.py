@@ -144,14 +144,12 @@ def _limit(residuals: np.ndarray, max_residual: float) -> float:
 def _agreeing(
     system: _Equations, significant: np.ndarray, solved: _Solved, max_residual: float
 ) -> np.ndarray:
-    """Return which links agree with the transforms that most links agree with.
-
-    The least sum of absolute residuals is the start. The scale of residuals that count then decreases, with
-    the weights of Geman and McClure.
-
-    M. J. Black and A. Rangarajan, "On the unification of line processes, outlier rejection, and robust
-    statistics with applications in early vision", International Journal of Computer Vision 19, 1996.
-    """
+    """Return which links agree with the transforms that most links agree with."""
+    # The least sum of absolute residuals is the start. The scale of residuals that count then decreases, with
+    # the weights of Geman and McClure.
+    #
+    # M. J. Black and A. Rangarajan, "On the unification of line processes, outlier rejection, and robust
+    # statistics with applications in early vision", International Journal of Computer Vision 19, 1996.
     # Wrong links can have large weights, so all but tiny weights become similar, but not equal.
     if system.model == "translation":
         system = replace(system, reference=None)
@@ -329,12 +327,10 @@ class _Equations:
     def _refined(
         self, some: np.ndarray, weights: np.ndarray, start: _Solved | None, tolerance: float
     ) -> _Solved:
-        """Return a solution with the matrix of the reference, by steps of Gauss and Newton.
-
-        Links that disagree a little have only small solutions far from a single reference, because small
-        images agree best. Each step therefore uses points that agree by the transforms before it: a change
-        of all transforms together then changes no residual.
-        """
+        """Return a solution with the matrix of the reference, by steps of Gauss and Newton."""
+        # Links that disagree a little have only small solutions far from a single reference, because small
+        # images agree best. Each step therefore uses points that agree by the transforms before it: a change
+        # of all transforms together then changes no residual.
         tree, joins = self._tree(some)
         matrices = self._composed(tree) if start is None else start[0]
         places = self._places(some, weights, matrices, self.given, tolerance)

@@ -89,13 +89,11 @@ class Trend:
 
 
 def smoothed(columns: np.ndarray, counts: np.ndarray, sigma: float) -> np.ndarray:
-    """Smooth columns of numbers along rows by straight lines with Gaussian weights around each row.
-
-    Only rows that ``counts`` determine the result. Unlike means, lines do not shorten the ends of a path.
-
-    W. S. Cleveland, "Robust locally weighted regression and smoothing scatterplots", Journal of the American
-    Statistical Association 74, 1979.
-    """
+    """Smooth columns of numbers along rows by straight lines with Gaussian weights around each row."""
+    # Only rows that ``counts`` determine the result. Unlike means, lines do not shorten the ends of a path.
+    #
+    # W. S. Cleveland, "Robust locally weighted regression and smoothing scatterplots", Journal of the
+    # American Statistical Association 74, 1979.
     at, known = np.flatnonzero(counts), columns[counts]
     result = np.empty_like(columns)
     for k in range(len(columns)):

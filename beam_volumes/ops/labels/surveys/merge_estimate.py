@@ -69,6 +69,8 @@ class MergeEstimate(MergeLoad):
     workers: int | None = None
     slab_bytes: int = 0  #: Bytes per component of a slab in a sweep.
     slab_limit_bytes: int = 0  #: Maximum bytes of the components of a slab in a sweep.
+    #: Whether slabs are elements of a pipeline, which have no ``slab=``.
+    are_elements: bool = False
 
     @classmethod
     def of(
@@ -163,8 +165,13 @@ class MergeEstimate(MergeLoad):
             if in_slab > self.slab_limit_bytes * (self.workers or 1):
                 continue  # a sweep with such slabs would be refused
             if expected_load(Grid(self.grid.shape, step), self.radix, density) * scale <= limit:
-                return f"use {fewer}slab={step}, or {memory}"
+                return f"use {fewer}{self._slabs(step)}, or {memory}"
         return f"no size of slabs is sufficient; give {memory}"
+
+    def _slabs(self, step: Triple) -> str:
+        if self.are_elements:
+            return f"slabs with depth={step[0]} and tile={step[1:]}"
+        return f"slab={step}"
 
 
 def _labelled(whole: Triple, step: Triple) -> int:

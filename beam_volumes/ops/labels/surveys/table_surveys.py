@@ -29,6 +29,8 @@ from beam_volumes.across.rounds.tables import (
 from beam_volumes.across.tables import Regions, as_labels
 from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.base.text import format_bytes
+from beam_volumes.kernels.labels.regions import labelled_values
+from beam_volumes.kernels.scratch import nbytes
 from beam_volumes.ops.labels.surveys.merge_estimate import times
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Expected, MergeSize, Survey, Surveyor
@@ -63,8 +65,8 @@ class Rows:
         if self.parts and not len(part):
             return
         self.parts.append(part)
-        nbytes = self._count()
-        is_full = nbytes > 2 * self.merged_bytes or self.bytes > self.limit_bytes
+        kept = self._count()
+        is_full = kept > 2 * self.merged_bytes or self.bytes > self.limit_bytes
         if len(self.parts) > 1 and is_full:
             self.parts = [self.merge(self.parts)]
             self.merged_bytes = self._count()
@@ -77,10 +79,10 @@ class Rows:
 
     def _count(self) -> int:
         """Update the memory for merging the parts; return the bytes of the parts."""
-        nbytes = sum(p.nbytes for p in self.parts)
+        kept = sum(p.nbytes for p in self.parts)
         rows = sum(map(len, self.parts))
-        self.bytes = MERGE_COPIES * max(nbytes, rows * self.row_bytes)
-        return nbytes
+        self.bytes = MERGE_COPIES * max(kept, rows * self.row_bytes)
+        return kept
 
 
 def no_room(what: str, limit_bytes: int, grid: Grid) -> ValueError:
@@ -390,7 +392,7 @@ class RegionSurvey(TableSurvey):
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         converted = 4 * math.prod(shape) if self.intensity == np.float16 else 0
-        counted = 10 * math.prod(shape) * ("values" in self.arrays)  # a key of each voxel, sorted
+        counted = nbytes(labelled_values.scratch(math.prod(shape))) * ("values" in self.arrays)
         if "weighted" in self.arrays and self.intensity in (np.int64, np.uint64):
             converted = 32 * math.prod(shape)  # halves of 32 bits as float64
         return converted + counted + self.folded_bytes(shape) + self.slice_bytes(shape)

@@ -31,6 +31,7 @@ from beam_volumes.storage.formats.tiff.files import Chain, File, Numbers, opened
 from beam_volumes.storage.formats.tiff.metadata import (
     Ome,
     UnknownSchema,
+    check_parsed,
     check_schema,
     first_of,
     metadata_of,
@@ -320,7 +321,11 @@ def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
     if tiff.is_ome:
         check_schema(tiff.ome_metadata or "")
     description = str(tiff.pages.first.description)
-    files = Ome(description).files if "<" in description else ()
+    files: Sequence[str] = ()
+    if "<" in description:
+        ome = Ome(description)
+        check_parsed(ome, description, file.name)
+        files = ome.files
     if not tiff.filehandle.is_file:  # then tifffile opens no others
         return
     names: list[str] = [*files] if tiff.is_ome else []

@@ -172,6 +172,15 @@ class UnknownSchema(ValueError):
     """OME-XML has a schema that is not supported."""
 
 
+def check_parsed(ome: Ome, xml: str, name: str) -> None:
+    """Refuse OME-XML that cannot be parsed: the axes of the file's pages are unknown."""
+    if ome.error and re.search(r"<(?:\w+:)?OME[\s>]", xml):
+        raise VolumeError(
+            f"{name} has damaged OME-XML ({ome.error}), so the axes of its pages are unknown: write it "
+            'again, or remove the XML by tifffile.tiffcomment(path, "") to open the pages as a stack'
+        )
+
+
 def check_schema(xml: str) -> None:
     """Refuse OME-XML of an unknown schema."""
     root = re.search(r"<(?:\w+:)?OME\b[^>]*", xml)
@@ -192,10 +201,12 @@ class Ome:
     def __init__(self, xml: str, folder: str | None = None) -> None:
         """Parse a document; with ``folder``, images without existing files are left out."""
         self._folder = folder
+        #: Why it cannot be parsed; empty if it can.
+        self.error = ""
         try:
             self._root: ElementTree.Element | None = parsed_xml(xml.strip("\x00 \n"))
-        except ElementTree.ParseError:
-            self._root = None
+        except ElementTree.ParseError as error:
+            self._root, self.error = None, str(error)
 
     @classmethod
     def of(cls, tiff: tifffile.TiffFile, kind: str) -> Ome:
