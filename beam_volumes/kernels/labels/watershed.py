@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.labels.edges import ACROSS_X, ACROSS_Y, ACROSS_Z, INSIDE
+from beam_volumes.kernels.scratch import Scratch, needs
 
 #: The role of a voxel: excluded from the volume, free, or part of a marker.
 OUTSIDE, FREE, MARKED = 0, 1, 2
@@ -20,44 +21,75 @@ NONE, NOTHING = np.uint8(0), np.uint8(255)
 _STEPS = ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1), (0, 1, 0), (1, 0, 0))
 
 
+@row_kernel
+def _follow(other, role, step, best, lowest):
+    """Follow a neighbour that is lower than the lowest one so far, or the first one that is not higher."""
+    for x in range(best.size):
+        is_better = other[x] < lowest[x] or (other[x] == lowest[x] and best[x] == NONE)
+        if is_better and role[x] != OUTSIDE:
+            best[x] = step
+            lowest[x] = other[x]
+
+
+@row_kernel
+def _begin_choice(own, best, lowest):
+    """Begin with no choice."""
+    for x in range(best.size):
+        best[x] = NONE
+        lowest[x] = own[x]
+
+
+@row_kernel
+def _end_choice(own, role, best):
+    """Keep choices of free voxels; return the number of NaN in the volume."""
+    bad = 0
+    for x in range(best.size):
+        bad += np.int64(own[x] != own[x] and role[x] != OUTSIDE)
+    for x in range(best.size):
+        best[x] = NOTHING if role[x] == OUTSIDE else best[x] if role[x] == FREE else NONE
+    return bad
+
+
+def _scratch(rows, cols, depth, dtype) -> Scratch:
+    return (((cols,), dtype),)
+
+
+@needs(_scratch)
 @kernel
-def choose_by_height(heights, roles, out, y0, y1, nx, start, shape):
+def choose_by_height(heights, roles, out, y0, y1, nx, start, shape, scratch):
     """The edge of each voxel: to its lowest neighbour, unless it is higher. Returns the number of NaN.
 
     Heights and roles have one more voxel on each side; ``start`` is the position of ``out`` in ``shape``.
     """
     bad = 0
+    (lowest,) = scratch
     for k in range(out.firsts.size):
-        z = start[0] + k
         for i in range(y0, y1):
-            y = start[1] + i
-            here = heights.firsts[k + 1] + i + 1
-            there = roles.firsts[k + 1] + i + 1
-            row = out.lines[out.firsts[k] + i]
-            for j in range(nx):
-                x = start[2] + j
-                role = roles.lines[there, roles.left + j + 1]
-                if role == OUTSIDE:
-                    row[out.left + j] = NOTHING
-                    continue
-                own = heights.lines[here, heights.left + j + 1]
-                bad += own != own
-                best, below = NONE, own
-                for n in range(6 if role == FREE else 0):
-                    dz, dy, dx = _STEPS[n]
-                    if not (
-                        0 <= z + dz < shape[0] and 0 <= y + dy < shape[1] and 0 <= x + dx < shape[2]
-                    ):
-                        continue
-                    line = roles.firsts[k + 1 + dz] + i + 1 + dy
-                    if roles.lines[line, roles.left + j + 1 + dx] == OUTSIDE:
-                        continue
-                    line = heights.firsts[k + 1 + dz] + i + 1 + dy
-                    other = heights.lines[line, heights.left + j + 1 + dx]
-                    if other <= own and (best == NONE or other < below):
-                        best, below = np.uint8(n + 1), other
-                row[out.left + j] = best
+            bad += _choose_row(heights, roles, out, (k, i), nx, start, shape, lowest)
     return bad
+
+
+@row_kernel
+def _choose_row(heights, roles, out, at, nx, start, shape, lowest):
+    k, i = at
+    z, y, x0 = start[0] + k, start[1] + i, start[2]
+    a, b, c = heights.left + 1, roles.left + 1, out.left
+    own = heights.lines[heights.firsts[k + 1] + i + 1, a : a + nx]
+    role = roles.lines[roles.firsts[k + 1] + i + 1, b : b + nx]
+    best = out.lines[out.firsts[k] + i, c : c + nx]
+    _begin_choice(own, best, lowest)
+    for n in range(6):
+        dz, dy, dx = _STEPS[n]
+        if not (0 <= z + dz < shape[0] and 0 <= y + dy < shape[1]):
+            continue
+        begin, end = max(0, -dx - x0), min(nx, shape[2] - dx - x0)
+        height = heights.lines[heights.firsts[k + 1 + dz] + i + 1 + dy]
+        others = roles.lines[roles.firsts[k + 1 + dz] + i + 1 + dy]
+        _follow(
+            height[a + dx + begin : a + dx + end], others[b + dx + begin : b + dx + end],
+            np.uint8(n + 1), best[begin:end], lowest[begin:end],
+        )  # fmt: skip
+    return _end_choice(own, role, best)
 
 
 @kernel
@@ -94,27 +126,29 @@ def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start
                 row[out.left + j] = best if best != NONE else NOTHING
 
 
+@row_kernel
+def _code_row(here, before_x, before_y, before_z, out):
+    for x in range(out.size):
+        z = np.uint8(here[x] == 1) | np.uint8(before_z[x] == 6)
+        y = np.uint8(here[x] == 2) | np.uint8(before_y[x] == 5)
+        across = np.uint8(here[x] == 3) | np.uint8(before_x[x] == 4)
+        code = INSIDE | ACROSS_Z * z | ACROSS_Y * y | ACROSS_X * across
+        out[x] = np.uint8(code) if here[x] != NOTHING else np.uint8(0)
+
+
 @kernel
 def code_choices(choices, out, y0, y1, nx):
     """Codes of edges that are the choice of one of their voxels; choices have one more voxel before."""
+    left = choices.left + 1
     for k in range(out.firsts.size):
         for i in range(y0, y1):
-            row = out.lines[out.firsts[k] + i]
-            here = choices.firsts[k + 1] + i + 1
-            before_z, before_y = choices.firsts[k] + i + 1, here - 1
-            for j in range(nx):
-                x = choices.left + j + 1
-                choice = choices.lines[here, x]
-                code = np.uint8(0)
-                if choice != NOTHING:
-                    code = INSIDE
-                    if choice == 1 or choices.lines[before_z, x] == 6:
-                        code |= ACROSS_Z
-                    if choice == 2 or choices.lines[before_y, x] == 5:
-                        code |= ACROSS_Y
-                    if choice == 3 or choices.lines[here, x - 1] == 4:
-                        code |= ACROSS_X
-                row[out.left + j] = code
+            here = choices.lines[choices.firsts[k + 1] + i + 1]
+            before_y = choices.lines[choices.firsts[k + 1] + i, left : left + nx]
+            before_z = choices.lines[choices.firsts[k] + i + 1, left : left + nx]
+            row = out.lines[out.firsts[k] + i, out.left : out.left + nx]
+            _code_row(
+                here[left : left + nx], here[left - 1 : left - 1 + nx], before_y, before_z, row
+            )
 
 
 @kernel

@@ -293,7 +293,7 @@ def basins_of(
     """
     if roles is None:
         roles = ((heights == heights) | True).astype(np.uint8)
-    way = ByHeight(f"{name} descent", _BYTE, heights.node.shape, remedy)
+    way = ByHeight(f"{name} descent", _BYTE, heights.node.shape, heights.dtype, remedy)
     choices = StageNode.of(way, (heights.node, roles.node))
     marker_nodes = () if marked is None else (_as_integers(marked).node,)
     return _basins(name, StageNode.of(Codes(f"{name} links", _BYTE), (choices, *marker_nodes)))
