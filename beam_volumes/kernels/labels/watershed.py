@@ -92,38 +92,39 @@ def _choose_row(heights, roles, out, at, nx, start, shape, lowest):
     return _end_choice(own, role, best)
 
 
+@row_kernel
+def _follow_affinity(across, low, step, best, highest):
+    """Follow an edge whose affinity is at least ``low`` and more than the highest one so far."""
+    for x in range(best.size):
+        if across[x] >= low and (best[x] == NOTHING or across[x] > highest[x]):
+            best[x] = step
+            highest[x] = across[x]
+
+
+@needs(_scratch)
 @kernel
-def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start, shape):
+def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start, shape, scratch):
     """The edge that each voxel follows: the one with the largest affinity, if it is >= ``low``."""
     # Affinities are between a voxel and the previous one; they have one more voxel on the upper side. NaN is
     # no edge. A voxel without an edge is outside.
+    (highest,) = scratch
     for k in range(out.firsts.size):
-        z = start[0] + k
         for i in range(y0, y1):
-            y = start[1] + i
-            a, a_up = across_z.firsts[k] + i, across_z.firsts[k + 1] + i
-            b = across_y.firsts[k] + i
-            c = across_x.firsts[k] + i
-            row = out.lines[out.firsts[k] + i]
-            for j in range(nx):
-                x = start[2] + j
-                best, strength = NONE, across_z.lines[a, across_z.left + j]
-                for n in range(6):
-                    if n == 0:
-                        there, value = z > 0, across_z.lines[a, across_z.left + j]
-                    elif n == 1:
-                        there, value = y > 0, across_y.lines[b, across_y.left + j]
-                    elif n == 2:
-                        there, value = x > 0, across_x.lines[c, across_x.left + j]
-                    elif n == 3:
-                        there, value = x + 1 < shape[2], across_x.lines[c, across_x.left + j + 1]
-                    elif n == 4:
-                        there, value = y + 1 < shape[1], across_y.lines[b + 1, across_y.left + j]
-                    else:
-                        there, value = z + 1 < shape[0], across_z.lines[a_up, across_z.left + j]
-                    if there and value >= low and (best == NONE or value > strength):
-                        best, strength = np.uint8(n + 1), value
-                row[out.left + j] = best if best != NONE else NOTHING
+            best = out.lines[out.firsts[k] + i, out.left : out.left + nx]
+            for x in range(nx):
+                best[x] = NOTHING
+            for n in range(6):
+                dz, dy, dx = _STEPS[n]
+                if not (0 <= start[0] + k + dz < shape[0] and 0 <= start[1] + i + dy < shape[1]):
+                    continue
+                begin, end = max(0, -dx - start[2]), min(nx, shape[2] - dx - start[2])
+                across = across_z if dz else across_y if dy else across_x
+                row = across.lines[across.firsts[k + max(0, dz)] + i + max(0, dy)]
+                left = across.left + max(0, dx)
+                _follow_affinity(
+                    row[left + begin : left + end], low, np.uint8(n + 1), best[begin:end],
+                    highest[begin:end],
+                )  # fmt: skip
 
 
 @row_kernel

@@ -264,7 +264,8 @@ def watershed_affinities(
         min_size = par.whole_number(min_size, "min_size", name)
     edges = kernel_input(affinities)
     nodes = edges.nodes
-    choices = StageNode.of(ByAffinity(f"{name} ascent", _BYTE, nodes[0].shape, float(low)), nodes)
+    how = nodes[0].shape, edges.dtype, float(low)
+    choices = StageNode.of(ByAffinity(f"{name} ascent", _BYTE, *how), nodes)
     if high is None:
         codes = StageNode.of(Codes(f"{name} links", _BYTE), (choices,))
     else:

@@ -47,18 +47,23 @@ class ByAffinity(Stage):
     """The edge that each voxel follows, from affinities across z, y and x."""
 
     shape: Triple  #: The shape of the volume.
+    affinities: np.dtype  #: Their dtype.
     low: float
 
     compiled = True
-    cost = 15.0
+    cost = 8.0
     halos = (_AFTER, _AFTER, _AFTER)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return kernels.choose_by_affinity.scratch(rows, cols, depth, self.affinities)  # type: ignore[no-any-return]
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         z, y, x = (b.as_rows for b in inputs)
         where = y0, y1, out.cols, out.start, self.shape
-        kernels.choose_by_affinity(z, y, x, self.low, out.as_rows, *where)
+        scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
+        kernels.choose_by_affinity(z, y, x, self.low, out.as_rows, *where, scratch)
 
 
 @dataclass(frozen=True, eq=False)
