@@ -143,7 +143,7 @@ def adjacency(
         base, width = 32 * first, (math.frexp(maximum)[1] + 1 - 32 * first) // 32 + 4
     if "sums" not in arrays:
         width = 0
-    # Pairs are numbered when they are found: those of neighbouring voxels are near each other in memory.
+    # Pairs are numbered when they are found, so neighbouring voxels have pairs near each other in memory.
     how = boundary is not None, RULES[value], only_extremes, edges, base
     places = labels, under, (values[0], values[1], values[2]), values_under, own
     scratch = allocated(kernels.scratch_of(labels.shape[2]))

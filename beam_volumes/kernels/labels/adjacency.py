@@ -62,8 +62,8 @@ def scratch_of(cols: int) -> Scratch:
 
 @row_kernel
 def _add_row(row, other, p, q, axis, start, count, into, touching):
-    """Add faces of a row from ``start`` on; return where it stopped: before a pair that has no room."""
-    # Faces are collected without a branch: noise has unpredictable ones.
+    """Add faces of a row from ``start`` on; return where it stopped, before a pair without room."""
+    # Faces are collected without a branch, since no processor could predict it.
     valued, rule, only_extremes, edges, base, table, pairs, faces, used, extremes, cells, bins = (
         into
     )

@@ -94,7 +94,7 @@ def _choose_row(heights, roles, out, at, nx, start, shape, lowest):
 
 @row_kernel
 def _follow_affinity(across, low, step, best, highest):
-    """Follow an edge whose affinity is at least ``low`` and more than the highest one so far."""
+    """Follow an edge with an affinity of at least ``low``, and more than the highest one so far."""
     for x in range(best.size):
         if across[x] >= low and (best[x] == NOTHING or across[x] > highest[x]):
             best[x] = step
