@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -142,29 +143,44 @@ def adjacency(
         base, width = 32 * first, (math.frexp(maximum)[1] + 1 - 32 * first) // 32 + 4
     if "sums" not in arrays:
         width = 0
+    # Pairs are numbered when they are found, so neighbouring voxels have pairs near each other in memory.
+    how = boundary is not None, RULES[value], only_extremes, edges, base
+    places = labels, under, (values[0], values[1], values[2]), values_under, own
     scratch = allocated(kernels.scratch_of(labels.shape[2]))
-    keys, n = kernels.discover(labels, under, own, scratch)
-    used = np.flatnonzero(keys[:, 0])
-    order = used[_order(keys[used])]
-    place = np.zeros(len(keys), np.int64)
-    place[order] = np.arange(n)
-    faces, count = np.zeros((n, 3), np.int64), np.zeros(n, np.int64)
-    extremes = np.tile([np.inf, -np.inf], (n, 1))
-    cells = np.zeros((n, width), np.int64)
-    bins = np.zeros((n, max(0, edges.size - 1)), np.int64)
-    how = (boundary is not None, RULES[value], only_extremes, edges, base)
-    into = (keys, place, *how, faces, count, extremes, cells, bins)
-    z, y, x = values
-    kernels.faces(labels, under, (z, y, x), values_under, own, into, scratch)
+    widths = 3 if "faces" in arrays else 0, width, max(0, edges.size - 1)
+    rows, at = _room(_FIRST_ROOM, *widths), (0, 2, 0, 0)
+    while True:
+        table = np.zeros(2 * len(rows[0]), np.int32)
+        kernels.fill(table, rows[0], at[3])
+        at = kernels.faces(*places, at, (*how, table, *rows), scratch)
+        if at[0] == labels.shape[0] * labels.shape[1]:
+            break
+        for before, after in zip(rows, larger := _room(4 * len(rows[0]), *widths), strict=True):
+            after[: at[3]] = before
+        rows = larger
+    pairs, *others = (array[: at[3]] for array in rows)
+    order = _order(pairs, None)
+    faces, count, extremes, cells, bins = (array[order] for array in others)
     sums = Wide.of(cells, base // 32)
-    return Adjacency(keys[order], faces, count, extremes, sums, bins).only(arrays)
+    return Adjacency(pairs[order], faces, count, extremes, sums, bins).only(arrays)
 
 
-def _order(pairs: np.ndarray) -> np.ndarray:
-    """The order that sorts pairs; equal ones are in any order."""
+#: Pairs for which a block has room at first.
+_FIRST_ROOM = 1024
+
+
+def _room(pairs: int, faces: int, digits: int, bins: int) -> tuple[np.ndarray, ...]:
+    """Arrays for pairs, faces, used, extremes, cells and bins, as `kernels.faces` needs them."""
+    whole = (np.empty((pairs, columns), np.int64) for columns in (digits, bins))
+    extremes = np.empty((pairs, 2))
+    of_pairs = np.empty((pairs, 2), np.uint64), np.empty((pairs, faces), np.int64)
+    return *of_pairs, np.empty(pairs, np.int64), extremes, *whole
+
+
+def _order(pairs: np.ndarray, kind: Literal["stable"] | None = "stable") -> np.ndarray:
+    """The order that sorts pairs; equal ones are in any order. "stable" is fast for sorted parts in a row."""
     if len(pairs) and pairs[:, 1].max() < 1 << 32:  # the larger label
-        # Fast for sorted parts in a row.
-        return np.argsort(pairs[:, 0] << np.uint64(32) | pairs[:, 1], kind="stable")
+        return np.argsort(pairs[:, 0] << np.uint64(32) | pairs[:, 1], kind=kind)
     return np.lexsort((pairs[:, 1], pairs[:, 0]))
 
 

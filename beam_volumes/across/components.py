@@ -273,12 +273,17 @@ class EdgeLabelling(Labelling):
     def find(self, block: Any, threads: int = 1) -> Components:
         _check_size(block)
         block = np.ascontiguousarray(block)
-        rows = block.shape[0] * block.shape[1]
-        parts = in_strips(rows, block.size, threads, lambda a, b: edges.find_runs(block, a, b))
+        rows, nx = block.shape[0] * block.shape[1], block.shape[2]
+
+        def some(a: int, b: int) -> tuple[np.ndarray, ...]:
+            return edges.find_runs(block, a, b, arrays(edges.find_runs.scratch(b - a, nx)))  # type: ignore[no-any-return]
+
+        parts = in_strips(rows, block.size, threads, some)
         offsets, starts, stops, parent = _put_together(parts)
         if len(parts) > 1:
             cuts = np.cumsum([len(part[0]) - 1 for part in parts[:-1]])
-            edges.join_runs(block, cuts, offsets, starts, stops, parent)
+            scratch = arrays(edges.find_runs.scratch(rows, nx))
+            edges.join_runs(block, cuts, offsets, parent, scratch)
         return _numbered(block.shape, offsets, starts, stops, parent)._replace(voxels=block)
 
     def unite(

@@ -244,7 +244,7 @@ def _of_block(block: _Block, intensity, nan, with_faces, arrays) -> Regions:
     labels, below, own, origin = block.labels, block.below, block.core, block.origin
     label, keys, place = kernels.table_of(labels, below)
     n = len(label)
-    moments = np.zeros((n, 10), np.int64)
+    moments = np.zeros((n, 10 if arrays & {"sums", "cubes"} else 1), np.int64)
     box = np.full((n, 6), 1 << 40, np.int64)
     box[:, 3:] = -(1 << 40)
     faces = np.zeros((n, 3), np.int64)
@@ -406,12 +406,16 @@ def _intensities(labels, values, origin, keys, place, count, nan, number) -> Int
         return _float_intensities(labels, values, origin, keys, place, n, nan, number)
     info = np.iinfo(values.dtype)
     minimum, maximum = np.full(n, info.max, values.dtype), np.full(n, info.min, values.dtype)
-    cells = np.zeros((n, 16), np.int64)
+    cells = np.zeros((n, 16 if number else 0), np.int64)
     kernels.integers(labels, values, keys, place, minimum, maximum, cells)
+    none = np.empty((n, 0), np.int64), Ragged.empty(n, 2, np.int64)
+    if not number:
+        return Intensities(
+            count.copy(), minimum, maximum, none[0], _no_sums(n), none[1], _no_sums(n)
+        )
     parts = {name: Wide.of(cells[:, None, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
     weighted = [parts[a] + parts["sum"].times(o) for a, o in zip("zyx", origin, strict=True)]
     sums = stacked(parts["sum"], parts["square"], *weighted)
-    none = np.empty((n, 0), np.int64), Ragged.empty(n, 2, np.int64)
     return Intensities(count.copy(), minimum, maximum, none[0], sums, none[1], _no_sums(n))
 
 

@@ -17,8 +17,6 @@ RESULT = "results: voxels determine how many there are"
 RESULTS = {
     "geometry/fusion.tile_boxes": "the tiles that a box needs, among those near it",
     "geometry/fusion.voxels_of_cells": "a count per cell of one layer, when a plan is made",
-    "labels/adjacency._grown": TABLE,
-    "labels/adjacency._discover": TABLE,
     "labels/components.labels_at": "a label per row",
     "labels/components.unite": "a class per item of a merge",
     "labels/contingency._grown": TABLE,

@@ -1,33 +1,62 @@
 """Components of voxels with codes that select edges.
 
 A voxel's *code* has `INSIDE` if it belongs to a component, and `ACROSS_Z`, `ACROSS_Y`, `ACROSS_X` if it is
-connected with the voxel before it along that axis. Runs are parts of a row that are connected along x; their
-format is described in `beam_volumes.kernels.labels.components`.
+connected with the voxel before it along that axis, which then is in a component, too. Runs are parts of a row
+that are connected along x; their format is described in `beam_volumes.kernels.labels.components`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.labels.components import _unite
+from beam_volumes.kernels.scratch import Scratch, needs
 
 INSIDE, ACROSS_Z, ACROSS_Y, ACROSS_X = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 
 
-@kernel
-def _unite_rows(parent, starts, stops, span, row, bit):
-    """Unite the runs ``i`` to ``i1`` of a row with earlier runs ``j`` to ``j1``, by the row's codes."""
-    i, i1, j, j1 = span
-    while i < i1 and j < j1:
-        a, b = max(starts[i], starts[j]), min(stops[i], stops[j])
-        for x in range(a, b):
-            if row[x] & bit:
-                _unite(parent, i, j)
-                break
-        is_before = np.int64(stops[i] < stops[j])
-        i += is_before
-        j += 1 - is_before
+@row_kernel
+def _number(row, n, ids):
+    """Write the run of each voxel of a row, from run ``n`` on; the previous run outside of runs."""
+    before = np.int64(0)  # a row begins with a new run
+    for x in range(row.size):
+        code = np.int64(row[x])
+        n += code & ~(code >> 3 & before) & 1
+        before = np.int64(1)
+        ids[x] = n - 1
+
+
+@row_kernel
+def _begin(row, n, ids, starts, stops):
+    """Add the runs of a row to ``n`` runs, as `_number`; return their number. One more run must fit."""
+    # Loops have no branch that depends on the voxels, since no processor could predict it.
+    _number(row, n, ids)
+    for x in range(row.size):
+        inside = np.int64(row[x]) & 1
+        starts[n] = x
+        n = np.int64(ids[x]) + 1
+        stops[n - inside] = x + 1
+    return n
+
+
+@row_kernel
+def _unite_before(parent, rows, ny, r, begin, offsets, scratch):
+    """Unite the runs of a row, numbered in ``ids[0]``, with runs of earlier rows from row ``begin`` on."""
+    ids, found = scratch
+    row = rows[r]
+    for shift, q in ((1, r - ny), (2, r - 1)):  # for `ACROSS_Z`, `ACROSS_Y`
+        if q < begin or (shift == 2 and r % ny == 0):
+            continue
+        m = np.int64(0)
+        for x in range(row.size):
+            found[m] = x
+            m += np.int64(row[x]) >> shift & 1
+        if m:
+            _number(rows[q], offsets[q - begin], ids[1])
+        for k in range(m):
+            x = found[k]
+            _unite(parent, np.int64(ids[0, x]), np.int64(ids[1, x]))
 
 
 @kernel
@@ -38,8 +67,13 @@ def _grown(array, size):
     return out
 
 
+def _scratch(rows, cols) -> Scratch:
+    return ((2, cols), np.int32), ((cols + 1,), np.int32)
+
+
+@needs(_scratch)
 @kernel
-def find_runs(block, begin, end):
+def find_runs(block, begin, end, scratch):
     """Runs of some rows of a block of codes, and unions of connected ones.
 
     The results are described in `beam_volumes.kernels.labels.components.find_runs`.
@@ -51,6 +85,7 @@ def find_runs(block, begin, end):
     stops = np.empty(capacity, np.int32)
     parent = np.empty(capacity, np.int32)
     offsets = np.empty(end - begin + 1, np.int64)
+    ids, _ = scratch
     n = np.int64(0)
     for r in range(begin, end):
         if n + nx + 1 > capacity:
@@ -58,44 +93,27 @@ def find_runs(block, begin, end):
             starts = _grown(starts, capacity)
             stops = _grown(stops, capacity)
             parent = _grown(parent, capacity)
-        a0, row = n, rows[r]
         offsets[r - begin] = n
-        x = 0
-        while x < nx:
-            if row[x] & INSIDE:
-                starts[n] = x
-                x += 1
-                while x < nx and row[x] & ACROSS_X:
-                    x += 1
-                stops[n] = x
-                parent[n] = n
-                n += 1
-            else:
-                x += 1
-        _unite_before(rows, ny, r, (a0, n), begin, offsets, starts, stops, parent)
+        stop = _begin(rows[r], n, ids[0], starts, stops)
+        for i in range(n, stop):
+            parent[i] = i
+        n = stop
+        _unite_before(parent, rows, ny, r, begin, offsets, scratch)
     offsets[end - begin] = n
     return offsets, starts[:n].copy(), stops[:n].copy(), parent[:n].copy()
 
 
 @kernel
-def _unite_before(rows, ny, r, own, begin, offsets, starts, stops, parent):
-    """Unite the runs of a row with runs of earlier rows from row ``begin`` on."""
-    for bit, q in ((ACROSS_Z, r - ny), (ACROSS_Y, r - 1)):
-        if q >= begin and (bit == ACROSS_Z or r % ny > 0):
-            span = own[0], own[1], offsets[q - begin], offsets[q - begin + 1]
-            _unite_rows(parent, starts, stops, span, rows[r], bit)
-
-
-@kernel
-def join_runs(block, cuts, offsets, starts, stops, parent):
+def join_runs(block, cuts, offsets, parent, scratch):
     """Unite connected runs of separate calls: rows were divided before each of ``cuts``."""
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
+    ids, _ = scratch
     for cut in cuts:
         for r in range(cut, min(cut + ny, nz * ny)):
-            own = offsets[r], offsets[r + 1]
             if r - ny < cut:
-                _unite_before(rows, ny, r, own, np.int64(0), offsets, starts, stops, parent)
+                _number(rows[r], offsets[r], ids[0])
+                _unite_before(parent, rows, ny, r, np.int64(0), offsets, scratch)
 
 
 @kernel

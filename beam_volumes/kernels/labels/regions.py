@@ -130,9 +130,9 @@ def geometry(
     # ``core`` is the number of owned slices, rows and columns: all, or all but one. ``first`` and ``last``
     # are, per axis, whether the volume starts with the first plane, and ends with the last owned one.
     # ``keys`` and ``place`` are from `table_of`. The results are relative to the block's first voxel:
-    # ``moments``, int64 (labels, 10), the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx; ``box``, int64 (labels,
-    # 6), minimum z, y, x and maximum plus one; ``faces``, int64 (labels, 3), across z, y and x, including the
-    # volume's borders, or an empty array to skip them.
+    # ``moments``, int64 (labels, 10), the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx, or only the first;
+    # ``box``, int64 (labels, 6), minimum z, y, x and maximum plus one; ``faces``, int64 (labels, 3), across
+    # z, y and x, including the volume's borders, or an empty array to skip them.
     shape = labels.shape if faces.size else core
     under = below.size > 0
     _geometry(
@@ -212,7 +212,10 @@ def _geometry(
                     f[2] += np.int64(start == 0 and first[2]) + np.int64(end == cx and last[2])
                     f[1] += n * (np.int64(y == 0 and first[1]) + np.int64(y == cy - 1 and last[1]))
                     f[0] += n * (np.int64(z == 0 and first[0]) + np.int64(z == cz - 1 and last[0]))
-                _add_moments(moments[i], z, y, start, end)
+                if moments.shape[1] > 1:
+                    _add_moments(moments[i], z, y, start, end)
+                else:
+                    moments[i, 0] += n
                 _extend_box(box[i], z, y, start, end)
             if with_faces and own and nx > cx:
                 label = row[cx]
@@ -280,9 +283,10 @@ def integers(
     maximum: np.ndarray,
     cells: np.ndarray,
 ) -> None:
-    """Accumulate `INTEGER_CELLS`, with coordinates from the block's first voxel.
+    """Accumulate `INTEGER_CELLS`, with coordinates from the block's first voxel, or only extremes.
 
-    ``minimum`` and ``maximum`` are per label, in the dtype of ``values``.
+    ``minimum`` and ``maximum`` are per label, in the dtype of ``values``; without columns in ``cells`` there
+    are no sums.
     """
     wide = values.itemsize == 8
     _integers(
@@ -416,6 +420,8 @@ def _add_run(v, start, end, z, y, i, minimum, maximum, cells, wide):
         high = max(high, v[x])
     minimum[i] = low
     maximum[i] = high
+    if c.size == 0:
+        return
     total = 0
     along = 0
     if wide:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel
-from beam_volumes.kernels.labels.adjacency import _slot
+from beam_volumes.kernels.labels.adjacency import _slot, fill
 
 
 @kernel
-def _grown(keys, values):
-    more = np.zeros((4 * keys.shape[0], 2), np.uint64)
-    passes = np.empty(4 * keys.shape[0], np.float64)
-    for i in range(keys.shape[0]):
-        a, b = keys[i, 0], keys[i, 1]
-        if a != np.uint64(0):
-            at = _slot(more, a, b)
-            more[at, 0], more[at, 1] = a, b
-            passes[at] = values[i]
-    return more, passes
+def _grown(pairs, values):
+    count = pairs.shape[0]
+    more, passes = np.empty((4 * count, 2), np.uint64), np.empty(4 * count, np.float64)
+    for i in range(count):
+        more[i, 0], more[i, 1] = pairs[i, 0], pairs[i, 1]
+        passes[i] = values[i]
+    table = np.zeros(8 * count, np.int32)
+    fill(table, more, count)
+    return table, more, passes
 
 
 @kernel
@@ -29,8 +28,8 @@ def passes(labels, heights, first, steps):
     """
     # ``first`` is the first slice from which neighbours are visited, and ``steps``, int64 (steps, 3), lead to
     # neighbours that precede a voxel.
-    keys, values = np.zeros((1024, 2), np.uint64), np.empty(1024, np.float64)
-    count = 0
+    table, count = np.zeros(1024, np.int32), 0
+    pairs, values = np.empty((512, 2), np.uint64), np.empty(512, np.float64)
     nz, ny, nx = labels.shape
     for z in range(first, nz):
         for y in range(ny):
@@ -46,23 +45,20 @@ def passes(labels, heights, first, steps):
                         continue
                     value = max(high[x], there[x + dx])
                     a, b = min(u, v), max(u, v)
-                    i = _slot(keys, a, b)
-                    if keys[i, 0] == np.uint64(0):
-                        keys[i, 0], keys[i, 1] = a, b
-                        values[i] = value
-                        count += 1
-                        if 2 * count > keys.shape[0]:
-                            keys, values = _grown(keys, values)
-                    elif value < values[i]:
-                        values[i] = value
-    pairs, found = np.empty((count, 2), np.uint64), np.empty(count, np.float64)
-    k = 0
-    for i in range(keys.shape[0]):
-        if keys[i, 0] != np.uint64(0):
-            pairs[k] = keys[i]
-            found[k] = values[i]
-            k += 1
-    return pairs, found
+                    slot = _slot(table, pairs, a, b)
+                    i = np.int64(table[slot]) - 1
+                    if i >= 0:
+                        if value < values[i]:
+                            values[i] = value
+                        continue
+                    if count == values.size:
+                        table, pairs, values = _grown(pairs, values)
+                        slot = _slot(table, pairs, a, b)
+                    pairs[count, 0], pairs[count, 1] = a, b
+                    values[count] = value
+                    count += 1
+                    table[slot] = count
+    return pairs[:count].copy(), values[:count].copy()
 
 
 @kernel

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.labels.edges import ACROSS_X, ACROSS_Y, ACROSS_Z, INSIDE
+from beam_volumes.kernels.scratch import Scratch, needs
 
 #: The role of a voxel: excluded from the volume, free, or part of a marker.
 OUTSIDE, FREE, MARKED = 0, 1, 2
@@ -20,101 +21,135 @@ NONE, NOTHING = np.uint8(0), np.uint8(255)
 _STEPS = ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1), (0, 1, 0), (1, 0, 0))
 
 
+@row_kernel
+def _follow(other, role, step, best, lowest):
+    """Follow a neighbour that is lower than the lowest one so far, or the first one that is not higher."""
+    for x in range(best.size):
+        is_better = other[x] < lowest[x] or (other[x] == lowest[x] and best[x] == NONE)
+        if is_better and role[x] != OUTSIDE:
+            best[x] = step
+            lowest[x] = other[x]
+
+
+@row_kernel
+def _begin_choice(own, best, lowest):
+    """Begin with no choice."""
+    for x in range(best.size):
+        best[x] = NONE
+        lowest[x] = own[x]
+
+
+@row_kernel
+def _end_choice(own, role, best):
+    """Keep choices of free voxels; return the number of NaN in the volume."""
+    bad = 0
+    for x in range(best.size):
+        bad += np.int64(own[x] != own[x] and role[x] != OUTSIDE)
+    for x in range(best.size):
+        best[x] = NOTHING if role[x] == OUTSIDE else best[x] if role[x] == FREE else NONE
+    return bad
+
+
+def _scratch(rows, cols, depth, dtype) -> Scratch:
+    return (((cols,), dtype),)
+
+
+@needs(_scratch)
 @kernel
-def choose_by_height(heights, roles, out, y0, y1, nx, start, shape):
+def choose_by_height(heights, roles, out, y0, y1, nx, start, shape, scratch):
     """The edge of each voxel: to its lowest neighbour, unless it is higher. Returns the number of NaN.
 
     Heights and roles have one more voxel on each side; ``start`` is the position of ``out`` in ``shape``.
     """
     bad = 0
+    (lowest,) = scratch
     for k in range(out.firsts.size):
-        z = start[0] + k
         for i in range(y0, y1):
-            y = start[1] + i
-            here = heights.firsts[k + 1] + i + 1
-            there = roles.firsts[k + 1] + i + 1
-            row = out.lines[out.firsts[k] + i]
-            for j in range(nx):
-                x = start[2] + j
-                role = roles.lines[there, roles.left + j + 1]
-                if role == OUTSIDE:
-                    row[out.left + j] = NOTHING
-                    continue
-                own = heights.lines[here, heights.left + j + 1]
-                bad += own != own
-                best, below = NONE, own
-                for n in range(6 if role == FREE else 0):
-                    dz, dy, dx = _STEPS[n]
-                    if not (
-                        0 <= z + dz < shape[0] and 0 <= y + dy < shape[1] and 0 <= x + dx < shape[2]
-                    ):
-                        continue
-                    line = roles.firsts[k + 1 + dz] + i + 1 + dy
-                    if roles.lines[line, roles.left + j + 1 + dx] == OUTSIDE:
-                        continue
-                    line = heights.firsts[k + 1 + dz] + i + 1 + dy
-                    other = heights.lines[line, heights.left + j + 1 + dx]
-                    if other <= own and (best == NONE or other < below):
-                        best, below = np.uint8(n + 1), other
-                row[out.left + j] = best
+            bad += _choose_row(heights, roles, out, (k, i), nx, start, shape, lowest)
     return bad
 
 
+@row_kernel
+def _choose_row(heights, roles, out, at, nx, start, shape, lowest):
+    k, i = at
+    z, y, x0 = start[0] + k, start[1] + i, start[2]
+    a, b, c = heights.left + 1, roles.left + 1, out.left
+    own = heights.lines[heights.firsts[k + 1] + i + 1, a : a + nx]
+    role = roles.lines[roles.firsts[k + 1] + i + 1, b : b + nx]
+    best = out.lines[out.firsts[k] + i, c : c + nx]
+    _begin_choice(own, best, lowest)
+    for n in range(6):
+        dz, dy, dx = _STEPS[n]
+        if not (0 <= z + dz < shape[0] and 0 <= y + dy < shape[1]):
+            continue
+        begin, end = max(0, -dx - x0), min(nx, shape[2] - dx - x0)
+        height = heights.lines[heights.firsts[k + 1 + dz] + i + 1 + dy]
+        others = roles.lines[roles.firsts[k + 1 + dz] + i + 1 + dy]
+        _follow(
+            height[a + dx + begin : a + dx + end], others[b + dx + begin : b + dx + end],
+            np.uint8(n + 1), best[begin:end], lowest[begin:end],
+        )  # fmt: skip
+    return _end_choice(own, role, best)
+
+
+@row_kernel
+def _follow_affinity(across, low, step, best, highest):
+    """Follow an edge with an affinity of at least ``low``, and more than the highest one so far."""
+    for x in range(best.size):
+        if across[x] >= low and (best[x] == NOTHING or across[x] > highest[x]):
+            best[x] = step
+            highest[x] = across[x]
+
+
+@needs(_scratch)
 @kernel
-def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start, shape):
+def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start, shape, scratch):
     """The edge that each voxel follows: the one with the largest affinity, if it is >= ``low``."""
     # Affinities are between a voxel and the previous one; they have one more voxel on the upper side. NaN is
     # no edge. A voxel without an edge is outside.
+    (highest,) = scratch
     for k in range(out.firsts.size):
-        z = start[0] + k
         for i in range(y0, y1):
-            y = start[1] + i
-            a, a_up = across_z.firsts[k] + i, across_z.firsts[k + 1] + i
-            b = across_y.firsts[k] + i
-            c = across_x.firsts[k] + i
-            row = out.lines[out.firsts[k] + i]
-            for j in range(nx):
-                x = start[2] + j
-                best, strength = NONE, across_z.lines[a, across_z.left + j]
-                for n in range(6):
-                    if n == 0:
-                        there, value = z > 0, across_z.lines[a, across_z.left + j]
-                    elif n == 1:
-                        there, value = y > 0, across_y.lines[b, across_y.left + j]
-                    elif n == 2:
-                        there, value = x > 0, across_x.lines[c, across_x.left + j]
-                    elif n == 3:
-                        there, value = x + 1 < shape[2], across_x.lines[c, across_x.left + j + 1]
-                    elif n == 4:
-                        there, value = y + 1 < shape[1], across_y.lines[b + 1, across_y.left + j]
-                    else:
-                        there, value = z + 1 < shape[0], across_z.lines[a_up, across_z.left + j]
-                    if there and value >= low and (best == NONE or value > strength):
-                        best, strength = np.uint8(n + 1), value
-                row[out.left + j] = best if best != NONE else NOTHING
+            best = out.lines[out.firsts[k] + i, out.left : out.left + nx]
+            for x in range(nx):
+                best[x] = NOTHING
+            for n in range(6):
+                dz, dy, dx = _STEPS[n]
+                if not (0 <= start[0] + k + dz < shape[0] and 0 <= start[1] + i + dy < shape[1]):
+                    continue
+                begin, end = max(0, -dx - start[2]), min(nx, shape[2] - dx - start[2])
+                across = across_z if dz else across_y if dy else across_x
+                row = across.lines[across.firsts[k + max(0, dz)] + i + max(0, dy)]
+                left = across.left + max(0, dx)
+                _follow_affinity(
+                    row[left + begin : left + end], low, np.uint8(n + 1), best[begin:end],
+                    highest[begin:end],
+                )  # fmt: skip
+
+
+@row_kernel
+def _code_row(here, before_x, before_y, before_z, out):
+    for x in range(out.size):
+        z = np.uint8(here[x] == 1) | np.uint8(before_z[x] == 6)
+        y = np.uint8(here[x] == 2) | np.uint8(before_y[x] == 5)
+        across = np.uint8(here[x] == 3) | np.uint8(before_x[x] == 4)
+        code = INSIDE | ACROSS_Z * z | ACROSS_Y * y | ACROSS_X * across
+        out[x] = np.uint8(code) if here[x] != NOTHING else np.uint8(0)
 
 
 @kernel
 def code_choices(choices, out, y0, y1, nx):
     """Codes of edges that are the choice of one of their voxels; choices have one more voxel before."""
+    left = choices.left + 1
     for k in range(out.firsts.size):
         for i in range(y0, y1):
-            row = out.lines[out.firsts[k] + i]
-            here = choices.firsts[k + 1] + i + 1
-            before_z, before_y = choices.firsts[k] + i + 1, here - 1
-            for j in range(nx):
-                x = choices.left + j + 1
-                choice = choices.lines[here, x]
-                code = np.uint8(0)
-                if choice != NOTHING:
-                    code = INSIDE
-                    if choice == 1 or choices.lines[before_z, x] == 6:
-                        code |= ACROSS_Z
-                    if choice == 2 or choices.lines[before_y, x] == 5:
-                        code |= ACROSS_Y
-                    if choice == 3 or choices.lines[here, x - 1] == 4:
-                        code |= ACROSS_X
-                row[out.left + j] = code
+            here = choices.lines[choices.firsts[k + 1] + i + 1]
+            before_y = choices.lines[choices.firsts[k + 1] + i, left : left + nx]
+            before_z = choices.lines[choices.firsts[k] + i + 1, left : left + nx]
+            row = out.lines[out.firsts[k] + i, out.left : out.left + nx]
+            _code_row(
+                here[left : left + nx], here[left - 1 : left - 1 + nx], before_y, before_z, row
+            )
 
 
 @kernel

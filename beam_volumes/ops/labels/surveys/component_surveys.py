@@ -16,6 +16,7 @@ from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.cuda import run_bytes
+from beam_volumes.kernels.labels import edges
 from beam_volumes.kernels.labels.components import count_runs
 from beam_volumes.kernels.scratch import nbytes
 from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expected_load, times
@@ -41,6 +42,8 @@ _FACES = 0.47
 _FULL = 512 << 20
 #: Voxels per start of a basin in a window: 14 to 50 for noise with basins of 300 voxels.
 _BEGINS = 14
+#: Maximum number of threads that find runs of a window at the same time, for planning.
+_STRIPS = 64
 _MASK = np.dtype(bool)
 
 
@@ -52,6 +55,13 @@ def _continued(shape: Triple) -> int:
 def _bits_bytes(shape: Triple) -> int:
     """Return the bytes that are needed to find runs, in addition to the runs."""
     return nbytes(count_runs.scratch(shape[0] * shape[1], shape[2]))
+
+
+def _edges_bytes(shape: Triple) -> int:
+    """Return the bytes that are needed to find components with codes; their runs are short."""
+    rows, cols = shape[0] * shape[1], shape[2]
+    scratch = nbytes(edges.find_runs.scratch(rows, cols)) * min(rows, _STRIPS)
+    return math.prod(shape) * 28 + scratch + _continued(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +280,7 @@ class EdgeSurvey(ComponentSurvey):
         return 2 * self.dtype.itemsize / begun
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return math.prod(shape) * 28 + _continued(shape)  # runs are short
+        return _edges_bytes(shape)
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return super().state_bytes(shape, windows) + math.prod(shape) // _BEGINS * _BEGUN
@@ -302,7 +312,7 @@ class RelabelEdges(Relabel):
         return cc.EdgeLabelling()
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return math.prod(shape) * 28 + _continued(shape)
+        return _edges_bytes(shape)
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return math.prod(shape) // _BEGINS * 2 * self.dtype.itemsize

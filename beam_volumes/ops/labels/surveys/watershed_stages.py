@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from beam_volumes.base.geometry import Halo, Triple
 from beam_volumes.kernels.labels import watershed as kernels
+from beam_volumes.kernels.scratch import Scratch, arrays
 from beam_volumes.sweep.stage import Block, Padding, Stage
 
 _AROUND: Halo = ((1, 1), (1, 1), (1, 1))
@@ -19,18 +22,23 @@ class ByHeight(Stage):
     """The edge that each voxel follows, from heights and roles."""
 
     shape: Triple  #: The shape of the volume.
+    heights: np.dtype  #: The dtype of heights.
     remedy: str = ""  #: A remedy for NaN, in addition to replacing it.
 
     compiled = True
-    cost = 25.0
+    cost = 8.0
     halos = (_AROUND, _AROUND)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return kernels.choose_by_height.scratch(rows, cols, depth, self.heights)  # type: ignore[no-any-return]
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         heights, roles = (b.as_rows for b in inputs)
         where = y0, y1, out.cols, out.start, self.shape
-        if kernels.choose_by_height(heights, roles, out.as_rows, *where):
+        scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
+        if kernels.choose_by_height(heights, roles, out.as_rows, *where, scratch):
             raise ValueError(f"{self.name}: the volume has NaN voxels; {self.remedy}replace them")
 
 
@@ -39,18 +47,23 @@ class ByAffinity(Stage):
     """The edge that each voxel follows, from affinities across z, y and x."""
 
     shape: Triple  #: The shape of the volume.
+    affinities: np.dtype  #: Their dtype.
     low: float
 
     compiled = True
-    cost = 15.0
+    cost = 8.0
     halos = (_AFTER, _AFTER, _AFTER)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
+        return kernels.choose_by_affinity.scratch(rows, cols, depth, self.affinities)  # type: ignore[no-any-return]
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         z, y, x = (b.as_rows for b in inputs)
         where = y0, y1, out.cols, out.start, self.shape
-        kernels.choose_by_affinity(z, y, x, self.low, out.as_rows, *where)
+        scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
+        kernels.choose_by_affinity(z, y, x, self.low, out.as_rows, *where, scratch)
 
 
 @dataclass(frozen=True, eq=False)
