@@ -14,6 +14,7 @@ from beam_volumes.across import adjacency as pairs
 from beam_volumes.across import tables
 from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.agglomeration import Needed
+from beam_volumes.across.rounds.agglomeration import PER_REGION, PER_REGION_OF_FOREST
 from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.across.rounds.tables import (
     MERGE_COPIES,
@@ -557,6 +558,11 @@ class AdjacencySurvey(TableSurvey):
 
     def most_rows(self, voxels: int) -> int:
         return 3 * voxels
+
+    def likely_rows(self, voxels: int) -> int:
+        is_forest = self.needed is not None and self.needed.by_forest and not self.needed.by_slab
+        each = PER_REGION_OF_FOREST if is_forest else PER_REGION
+        return round(each * labels_in(voxels, self.voxels_per_label))
 
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
