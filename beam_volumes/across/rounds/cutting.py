@@ -154,7 +154,7 @@ def _likely_bytes(of: Cutting | Marking, rows: int, regions: int, shape: Triple)
         nodes = loads(rows, layers, _OPEN_LAYERS, leaf, of.radix, of.levels)
         return MERGE_BYTES * max(count for count, _ in nodes)
 
-    table = MERGE_COPIES * _ROW_BYTES * min(regions, ROWS + ROWS // 8)
+    table = MERGE_COPIES * _ROW_BYTES * min(regions, ROWS + ROWS // 2)
     return max(table, smallest_limit(MERGE_BYTES * rows, need))
 
 
