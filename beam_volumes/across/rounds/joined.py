@@ -1,4 +1,4 @@
-"""Tables whose rows are made of the rows of other tables with the same label, in buckets of labels.
+"""Tables with rows that combine the rows of other tables with the same label, in buckets of labels.
 
 Rows are distributed over *buckets* by a hash of their labels. The number of buckets depends on the
 number of rows. A bucket may look up keys in one more table, which is distributed by a hash of these
@@ -68,7 +68,10 @@ class JoinedStep(TableStep):
         bucket = leaf_size(self.bucket, self.row_bytes, limit_bytes)
         return Flow(
             (
-                *(_Sent(entry, ("count", "place"), self) for entry in self.entries),
+                *(
+                    _Sent(entry, ("count", "place"), self, number)
+                    for number, entry in enumerate(self.entries)
+                ),
                 _Count("count", ("place", "join"), bucket, count),
                 _Place("place", ("join", "look"), self),
                 _Join("join", ("look", "finish"), self, limit_bytes),
@@ -100,10 +103,11 @@ class _Sent(Round):
     """For a shard: send its number of rows; its columns wait."""
 
     of: JoinedStep
+    number: int  #: The number of the entry.
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         columns = [np.asarray(values[0][name]) for name in self.of.used[self.name]]
-        shard = (self.name, *key)
+        shard = (self.number, *key)
         yield "count", (), (shard, len(columns[0]))
         yield "place", shard, columns
 
@@ -117,7 +121,7 @@ class _Count(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         counts: dict[Key, int] = dict(values)
-        by_entry: dict[Any, int] = {}
+        by_entry: dict[int, int] = {}
         for (entry, *_), count in counts.items():
             by_entry[entry] = by_entry.get(entry, 0) + count
         buckets = min(self.max_buckets, max(1, -(-max(by_entry.values()) // self.bucket)))
@@ -135,7 +139,7 @@ class _Place(Round):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         columns, buckets = only(values, list), only(values, int)
         labels = columns[0].astype(np.uint64)
-        to = "look" if key[0] == self.of.looked_up else "join"
+        to = "look" if self.of.entries[key[0]] == self.of.looked_up else "join"
         for bucket, at in by_bucket(labels, buckets) if len(labels) else ():
             yield to, (bucket,), (key, buckets, [column[at] for column in columns])
 
@@ -161,8 +165,8 @@ class _Join(Round):
             yield "finish", key, None
             return
         given = {
-            entry: _joined([own for (name, *_), (_, own) in parts.items() if name == entry])
-            for entry in of.used
+            entry: _joined([own for (k, *_), (_, own) in parts.items() if k == number])
+            for number, entry in enumerate(of.entries)
             if entry != of.looked_up
         }
         count = len(next(iter(given.values()))[0])
