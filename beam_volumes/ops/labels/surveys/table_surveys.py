@@ -562,7 +562,10 @@ class AdjacencySurvey(TableSurvey):
     def likely_rows(self, voxels: int) -> int:
         is_forest = self.needed is not None and self.needed.by_forest and not self.needed.by_slab
         each = PER_REGION_OF_FOREST if is_forest else PER_REGION
-        return round(each * labels_in(voxels, self.voxels_per_label))
+        size = self.voxels_per_label
+        if self.value == "upper":
+            size = min(size, _FRAGMENT)
+        return round(each * labels_in(voxels, size))
 
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
@@ -570,6 +573,8 @@ class AdjacencySurvey(TableSurvey):
         return AdjacencySurveyor(self, grid, index, limit_bytes)
 
 
+#: Expected voxels of a label with affinities, at most: basins of neurons have 170 to 230.
+_FRAGMENT = 200
 #: Expected neighbours with a larger label per region, for reserved memory.
 PAIRS = 6
 
