@@ -15621,8 +15621,9 @@ def skeleton_table(
     one voxel, most voxels belong to junctions.
 
     Two sweeps, with a halo of two voxels: the first numbers branches and junctions, and the second
-    measures them. Memory grows with the branches of one slab, about 1 kB each. One worker collects
-    all branches, about 800 bytes each; if memory is too small, an error is raised.
+    measures them. Memory grows with the branches of one slab, about 1 kB each. Branches of all slabs
+    are then combined in groups of up to a million, about 700 bytes each. With less memory there are
+    more groups.
 
     References
     ----------

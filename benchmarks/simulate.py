@@ -340,6 +340,34 @@ def alone_slices(slices: int, steps: Steps, folder: str) -> None:
         pairs.solved(found)
 
 
+def alone_rigid(slices: int, steps: Steps, folder: str) -> None:
+    """`RegisterSlices` with rotations of a few degrees: 2 % of links are wrong, 5 % of slices have none."""
+    pairs = ImagePairs.of(
+        "simulate", "z", ("y", "x"), slices, (64, 64), 1, None, model="rigid",
+        method="intensity", neighbours=3, reference=slices // 2, skip=(), max_shift=None, min_quality=0.3,
+    )  # fmt: skip
+    rng, middle, found = np.random.default_rng(0), np.full(2, 31.5), {}
+
+    def turns(angles: Any) -> np.ndarray:
+        sines, cosines = np.sin(angles), np.cos(angles)
+        return np.moveaxis(np.array([[cosines, -sines], [sines, cosines]]), (0, 1), (-2, -1))
+
+    true = turns(rng.normal(0, 0.03, slices))
+    places = rng.uniform(-8, 8, (slices, 2)) + middle - true @ middle
+    bad = rng.random(slices) < 0.05
+    for i in range(slices):
+        for j in range(i + 1, min(i + 4, slices)):
+            is_wrong = rng.random() < 0.02
+            error = turns(rng.uniform(-0.3, 0.3) if is_wrong else rng.normal(0, 0.003))
+            shift = rng.normal(0, 0.1, 2) + is_wrong * rng.uniform(-30, 30, 2)
+            matrix = error @ true[j].T @ true[i]
+            offset = error @ (true[j].T @ (true[i] @ middle + places[i] - places[j]) - middle)
+            offset += middle + shift - matrix @ middle
+            found[i, j] = Link(matrix, offset, 0.1 if bad[i] or bad[j] else 0.8, 4e3, 40.0)
+    with steps(f"solve {len(found):,} links"):
+        pairs.solved(found)
+
+
 def alone_tracks(count: int, steps: Steps, folder: str) -> None:
     """`track` of objects at ten time points, with divisions and gaps."""
     each, rng = count // 10, np.random.default_rng(0)
@@ -362,8 +390,9 @@ def alone_forest(examples: int, steps: Steps, folder: str) -> None:
     rng = np.random.default_rng(0)
     samples = rng.normal(size=(examples, 9)).astype(np.float32)
     classes = 1 + (samples[:, 0] + rng.normal(size=examples) > 0)
-    forest = RandomForestClassifier(100, max_depth=20, random_state=0, n_jobs=-1)
-    with steps("fit, by scikit-learn"):
+    trees = 100 if examples <= 100_000 else 10  # within minutes
+    forest = RandomForestClassifier(trees, max_depth=20, random_state=0, n_jobs=-1)
+    with steps(f"fit {trees} trees, by scikit-learn"):
         forest.fit(samples, classes)
     with steps("convert"):
         of_trained(forest, [str(k) for k in range(9)], "simulate")

@@ -1,5 +1,7 @@
 """Tables of the branches of skeletons, against a walk along every branch."""
 
+from unittest import mock
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -8,6 +10,9 @@ from scipy import ndimage as ndi
 from skimage.measure import label as components
 
 import beam_volumes as bv
+from beam_volumes.across.rounds.chains import chained, through
+from beam_volumes.across.rounds.flow import run
+from beam_volumes.ops.labels.surveys.branches import Branches
 from tests.tiers import examples
 
 
@@ -122,10 +127,59 @@ def test_branches_in_any_partition(dtype, data):
     slab = tuple(draw(st.integers(-(-n // 3), n)) for n in shape)
     window = draw(st.sampled_from([None, 1, 3]))
     how = {"slab": slab, "window": window, "workers": draw(st.integers(1, 3))}
-    found = bv.compute(table, runner=None, **how)
+    with mock.patch.object(Branches, "bucket", draw(st.sampled_from([Branches.bucket, 1, 5]))):
+        found = bv.compute(table, runner=None, **how)
     whole = bv.compute(table, runner=None, slab=shape)
     assert np.asarray(found).tobytes() == np.asarray(whole).tobytes()
     check(found, walked(labels, spacing, distances))
+
+
+def test_branches_are_joined_in_as_many_buckets_as_the_memory_needs():
+    """All rows are there, in order, and their junctions; one bucket would be refused."""
+    count, random = 40_000, np.random.default_rng(0)
+    labels = np.arange(1, count + 1, dtype=np.uint64)
+    firsts = np.sort(random.integers(1, 10**6, count))
+    lasts = firsts + random.integers(0, 10**6, count)
+    places = np.unique(lasts[::3])
+    numbers = np.arange(1, len(places) + 1, dtype=np.uint64)
+    step = Branches("skeleton_table", (2000, 2000), (1.0, 1.0), False)
+    tables = {
+        "lengths": {"num_pixels": lasts, "intensity_sum": lasts.astype(float)},
+        "firsts": {"intensity_min": firsts},
+        "lasts": {"intensity_max": lasts},
+        "skeletons": {"intensity_max": labels},
+    }
+    own = [{"label": labels, **columns} for columns in tables.values()]
+    own.append({"label": places.astype(np.uint64), "intensity_max": numbers})
+
+    def rows(limit):
+        # Each table in two shards.
+        parts = [
+            {"label": t["label"][k::2], **{n: c[k::2] for n, c in t.items()}}
+            for t in own
+            for k in range(2)
+        ]
+        sources = [through() for _ in own]
+        flow = chained(sources, [(step, range(len(own)))], limit)
+        slabs = [((k,), tuple(parts[2 * n + k] for n in range(len(own)))) for k in range(2)]
+        found = sorted(run(flow, slabs)["rows"], key=lambda row: row[0])
+        return {name: np.concatenate([r[name] for _, r in found]) for name in found[0][1]}
+
+    whole = rows(None)
+    assert np.array_equal(whole["label"], labels)
+    ends = {place: k for k, place in enumerate(places.tolist(), 1)}
+    assert whole["junction_end"].tolist() == [ends.get(end, 0) for end in lasts.tolist()]
+    least = int(1.05 * step.likely_bytes([count] * 5, (1, 2000, 2000)))  # samples are not exact
+    parted = rows(least)
+    assert all(np.array_equal(whole[name], parted[name]) for name in whole)
+    assert least < count * Branches.row_bytes
+    with (
+        mock.patch.object(Branches, "max_buckets", 1),
+        pytest.raises(
+            ValueError, match=r"skeleton_table: a step joins 40,000 branches, .* by \d+ MiB"
+        ),
+    ):
+        rows(count * Branches.row_bytes // 2)
 
 
 def test_kinds_of_branches():

@@ -12,7 +12,8 @@ The first rounds only route boundaries, and do not merge. Nodes do not depend on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,9 @@ from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import Columns, label_column, mixed, table_flow
+from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
+from beam_volumes.kernels.labels.agglomeration import LARGEST, MEAN, QUANTILE
 
 #: Children of a node, and levels above the leaves.
 RADIX, LEVELS = 16, 3
@@ -49,6 +52,12 @@ _REGION_BYTES = 56
 _MERGE_BYTES, _SORTED_BYTES = 32, 128
 #: Boundaries are then added until those that stay leave less than one part in so many of the room.
 _PARTS = 16
+#: Boundaries for each region: of all neighbours, and of a forest for each slab. Basins of neurons have 7.3,
+#: and 1.3 to 1.9.
+PER_REGION, PER_REGION_OF_FOREST = 7.3, 1.5
+#: Layers of regions that stay open around the ends of a range of labels. Fewer merges of sums depend on
+#: distant regions (5 to 7.4) than merges of extremes (17).
+_OPEN_LAYERS, _OPEN_LAYERS_OF_EXTREMES = 6.5, 17.0
 #: Bytes of `cut` for a merge.
 MERGE_BYTES = 100
 
@@ -111,9 +120,7 @@ class Agglomeration(TableStep):
             _Node(name, (*names[level + 1 : level + 2], *first.to), self, level, first, limit_bytes)
             for level, name in enumerate(names)
         ]
-        leaf = self.leaf
-        if limit_bytes is not None:
-            leaf = max(1, min(leaf, limit_bytes // (4 * self.edge_bytes)))
+        leaf = leaf_size(self.leaf, self.edge_bytes, limit_bytes)
         sizes = (
             (_Sizes("sizes", ("census", "place"), self.size_columns, self.marks),)
             if self.with_sizes
@@ -136,12 +143,84 @@ class Agglomeration(TableStep):
     def no_rows(self) -> Columns:
         return MERGES.columns(MERGES.empty())
 
+    def likely_bytes(self, rows: Sequence[int], shape: Triple) -> int:
+        is_sum = self.how.how in (MEAN, QUANTILE)
+        open_layers = _OPEN_LAYERS if is_sum else _OPEN_LAYERS_OF_EXTREMES
+        layers = layers_of(self.likely_rows(rows), shape)
+
+        def need(limit_bytes: int) -> float:
+            leaf = leaf_size(self.leaf, self.edge_bytes, limit_bytes)
+            nodes = loads(rows[0], layers, open_layers, leaf, self.radix, self.levels)
+            return max(count * self._bytes_in_parts(is_open) for count, is_open in nodes)
+
+        return smallest_limit(rows[0] * self.edge_bytes, need)
+
+    def _bytes_in_parts(self, is_open: float) -> float:
+        """Bytes for each boundary of a node, if it adds them in parts and a share of them stays open."""
+        others = self.held_bytes / 2 + (_REGION_BYTES + _MERGE_BYTES) / self._per_region
+        added = self.edge_bytes * is_open * (1 + 1 / _PARTS)
+        return min(max(self.held_bytes, others + added), self.edge_bytes)
+
+    @property
+    def _per_region(self) -> float:
+        """Boundaries for each region."""
+        is_forest = self.how.how == LARGEST and (self.max_size is None or self.marks)
+        return PER_REGION_OF_FOREST if is_forest else PER_REGION
+
     def most_bytes(self, rows: Sequence[int]) -> int:
         return rows[0] * self.edge_bytes
 
     def most_rows(self, rows: Sequence[int]) -> int:
         # Each merge needs a boundary, and removes a region.
         return min(rows)
+
+    def likely_rows(self, rows: Sequence[int]) -> int:
+        return min([math.ceil(rows[0] / self._per_region), *rows[1:]])
+
+
+def layers_of(regions: int, shape: Triple) -> float:
+    """The expected number of layers of regions along z; a stored table has no volume.
+
+    >>> layers_of(1000, (40, 20, 10)), round(layers_of(1000, (1, 1, 1)), 6)
+    (20.0, 10.0)
+    """
+    voxels = math.prod(shape)
+    if regions > voxels:
+        return regions ** (1 / 3)
+    return max(1.0, shape[0] * (regions / max(1, voxels)) ** (1 / 3))
+
+
+def leaf_size(leaf: int, row_bytes: int, limit_bytes: int | None) -> int:
+    """Rows of a leaf: a quarter of the memory, as samples are not exact."""
+    return leaf if limit_bytes is None else max(1, min(leaf, limit_bytes // (4 * row_bytes)))
+
+
+def smallest_limit(limit_bytes: int, need: Callable[[int], float]) -> int:
+    """The memory from which on steps fit, at most ``limit_bytes``; with less memory leaves are smaller."""
+    while limit_bytes > 1 and need(smaller := limit_bytes * 7 // 8) <= smaller:
+        limit_bytes = smaller
+    return limit_bytes
+
+
+def loads(
+    rows: int, layers: float, open_layers: float, leaf: int, radix: int, levels: int
+) -> Iterator[tuple[float, float]]:
+    """For each level of the tree, the rows of a node, and the share of them that stays open.
+
+    A node gets the rows of its children that are within ``open_layers`` layers of their ends.
+
+    >>> list(loads(1000, layers=64, open_layers=8, leaf=250, radix=4, levels=3))
+    [(250.0, 0.5), (375.0, 0.3333333333333333)]
+    """
+    rows = max(1, rows)
+    count = own = float(min(rows, max(leaf, rows / radix**levels)))
+    while True:
+        is_open = min(1.0, open_layers * rows / (layers * own))
+        yield count, min(1.0, is_open * own / count)
+        if own >= rows:
+            return
+        above = min(float(rows), own * radix)
+        count, own = above * min(1.0, is_open * (1 - own / above)), above
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Any
 
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
 from beam_volumes.across.rounds.tables import Columns
+from beam_volumes.base.geometry import Triple
 from beam_volumes.sweep.stage import PlainData
 
 
@@ -39,9 +40,17 @@ class TableStep(PlainData):
         """The maximum number of its rows, given the rows of each input."""
         return sum(rows)
 
+    def likely_rows(self, rows: Sequence[int]) -> int:
+        """The expected number of its rows, given the expected rows of each input."""
+        return self.most_rows(rows)
+
     def gathered_bytes(self, rows: Sequence[int]) -> int:
         """Bytes of a round that needs all rows; 0 if rounds only need a part of them."""
         return 0
+
+    def likely_bytes(self, rows: Sequence[int], shape: Triple) -> int:
+        """Expected bytes of the largest round, for rows of a volume of this shape."""
+        return self.gathered_bytes(rows)
 
     def most_bytes(self, rows: Sequence[int]) -> int:
         """Maximum bytes of a round, for any rows."""

@@ -31,14 +31,31 @@ from beam_volumes.across.rounds.agglomeration import (
     common_node,
     groups,
     highest,
+    layers_of,
     leaf_of,
+    leaf_size,
+    loads,
     sample_of,
+    smallest_limit,
 )
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
-from beam_volumes.across.rounds.tables import Columns, by_bucket, label_column, table_flow
+from beam_volumes.across.rounds.tables import (
+    MERGE_COPIES,
+    ROWS,
+    Columns,
+    by_bucket,
+    label_column,
+    table_flow,
+)
+from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
+
+#: Layers of regions around the ends of a range of labels with merges across them: 1.8 to 2.5 for neurons.
+_OPEN_LAYERS = 2.5
+#: Bytes of a row of the result.
+_ROW_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +74,15 @@ class Cutting(TableStep):
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
         leaves = self.radix**self.levels
-        table = table_flow(SEGMENTS, leaves, limit_bytes=limit_bytes, row_bytes=16)
+        table = table_flow(SEGMENTS, leaves, limit_bytes=limit_bytes, row_bytes=_ROW_BYTES)
         first, *rest = table.rounds
-        leaf = _leaf_size(self.leaf, limit_bytes)
+        leaf = leaf_size(self.leaf, MERGE_BYTES, limit_bytes)
         given = (_Merges("merges", ("census", "place"), self.threshold, leaf),)
         tree = _tree(given, (), self, limit_bytes)
         return Flow((*tree, _Segments("down-0", first.to, first), *rest), table.ports)
+
+    def likely_bytes(self, rows: Sequence[int], shape: Triple) -> int:
+        return _likely_bytes(self, rows[0], rows[0], shape)
 
     def most_bytes(self, rows: Sequence[int]) -> int:
         return MERGE_BYTES * rows[0]
@@ -93,9 +113,9 @@ class Marking(TableStep):
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
         leaves = self.radix**self.levels
-        table = table_flow(self.rows, leaves, limit_bytes=limit_bytes, row_bytes=16)
+        table = table_flow(self.rows, leaves, limit_bytes=limit_bytes, row_bytes=_ROW_BYTES)
         first, *rest = table.rounds
-        leaf = _leaf_size(self.leaf, limit_bytes)
+        leaf = leaf_size(self.leaf, MERGE_BYTES, limit_bytes)
         given = (
             _Merges("merges", ("census", "place"), None, leaf),
             _Marks("marks", ("census", "place"), self.columns, leaf),
@@ -118,13 +138,24 @@ class Marking(TableStep):
     def most_rows(self, rows: Sequence[int]) -> int:
         return rows[1]
 
+    def likely_bytes(self, rows: Sequence[int], shape: Triple) -> int:
+        return _likely_bytes(self, sum(rows), rows[1], shape)
+
     def most_bytes(self, rows: Sequence[int]) -> int:
         return MERGE_BYTES * sum(rows)
 
 
-def _leaf_size(leaf: int, limit_bytes: int | None) -> int:
-    """Rows of a leaf: a quarter of the memory, as samples are not exact."""
-    return leaf if limit_bytes is None else max(1, min(leaf, limit_bytes // (4 * MERGE_BYTES)))
+def _likely_bytes(of: Cutting | Marking, rows: int, regions: int, shape: Triple) -> int:
+    """The expected bytes of a node of `_tree`, or of the table of regions."""
+    layers = layers_of(regions, shape)
+
+    def need(limit_bytes: int) -> float:
+        leaf = leaf_size(of.leaf, MERGE_BYTES, limit_bytes)
+        nodes = loads(rows, layers, _OPEN_LAYERS, leaf, of.radix, of.levels)
+        return MERGE_BYTES * max(count for count, _ in nodes)
+
+    table = MERGE_COPIES * _ROW_BYTES * min(regions, ROWS + ROWS // 2)
+    return max(table, smallest_limit(MERGE_BYTES * rows, need))
 
 
 def _tree(

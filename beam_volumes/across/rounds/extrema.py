@@ -29,6 +29,7 @@ from beam_volumes.across.rounds.agglomeration import (
     Census,
     groups,
     leaf_of,
+    leaf_size,
     sample_of,
 )
 from beam_volumes.across.rounds.chains import TableStep
@@ -143,9 +144,7 @@ class NearbyStep(TableStep):
         sizes = [self.radix ** (self.depth - level) for level in range(self.depth + 1)]
         table = table_flow(self.rows, sum(sizes), limit_bytes=limit_bytes, row_bytes=24)
         first, *rest = table.rounds
-        leaf = self.leaf
-        if limit_bytes is not None:  # samples are not exact
-            leaf = max(1, min(leaf, limit_bytes // (4 * PEAK_BYTES)))
+        leaf = leaf_size(self.leaf, PEAK_BYTES, limit_bytes)
         up = [f"up-{level}" for level in range(self.depth + 1)]
         starts = itertools.accumulate(sizes, initial=0)
         return Flow(

@@ -27,6 +27,7 @@ from beam_volumes.across.rounds.agglomeration import (
     groups,
     highest,
     leaf_of,
+    leaf_size,
     sample_of,
 )
 from beam_volumes.across.rounds.chains import TableStep
@@ -66,9 +67,7 @@ class Floods(TableStep):
         leaves = self.radix**self.depth
         table = table_flow(self.rows, leaves, limit_bytes=limit_bytes, row_bytes=16)
         first, *rest = table.rounds
-        leaf = self.leaf
-        if limit_bytes is not None:  # samples are not exact
-            leaf = max(1, min(leaf, limit_bytes // (4 * (PASS_BYTES + BASIN_BYTES))))
+        leaf = leaf_size(self.leaf, PASS_BYTES + BASIN_BYTES, limit_bytes)
         up = [f"up-{level}" for level in range(self.depth + 1)]
         down = [f"down-{level}" for level in range(self.depth + 1)]
         return Flow(

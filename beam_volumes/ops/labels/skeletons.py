@@ -144,8 +144,9 @@ def skeleton_table(
     one voxel, most voxels belong to junctions.
 
     Two sweeps, with a halo of two voxels: the first numbers branches and junctions, and the second
-    measures them. Memory grows with the branches of one slab, about 1 kB each. One worker collects
-    all branches, about 800 bytes each; if memory is too small, an error is raised.
+    measures them. Memory grows with the branches of one slab, about 1 kB each. Branches of all slabs
+    are then combined in groups of up to a million, about 700 bytes each. With less memory there are
+    more groups.
 
     References
     ----------
@@ -195,12 +196,12 @@ def skeleton_table(
         extremes_of_labels(branches, firsts, "intensity_min"),
         extremes_of_labels(branches, lasts, "intensity_max"),
         extremes_of_labels(branches, objects, "intensity_max"),
-        extremes_of_labels(places, junctions, "intensity_max"),
     ]
     if distances is not None:
         zero = distances.dtype.type(0)
         of_branches = where(in_branch, operands[1], zero)  # NaN elsewhere is fine
         tables.append(region_table(branches, of_branches, ["intensity_mean"], None, nan, name))
+    tables.append(extremes_of_labels(places, junctions, "intensity_max"))
     step = Branches(
         name,
         tuple(shape[a] for a in visible),

@@ -161,16 +161,20 @@ def write_grid(programs: Sequence[Program]) -> Triple:
 def choose(
     programs: Sequence[Program], budget: int, concurrency: Concurrency
 ) -> list[Partitioning]:
-    """Partition programs over one domain, all with the same slabs and windows."""
+    """Partition programs over one domain, all with the same slabs and windows.
+
+    Raises TooLarge: even the smallest tiles and windows do not fit.
+    """
     # Of the partitions that fit ``budget``, choose the one with the fewest repeated reads, then the
     # largest tiles, then the largest windows. Room to read ahead is given up if more than a tenth
     # would be read repeatedly, room to write behind if nothing else fits. Slabs with results and merges
-    # that are expected to fit come first.
-    #
-    # Raises TooLarge: even the smallest tiles and windows do not fit.
+    # that are expected to fit come first, then those with such results.
     if 0 in programs[0].shape:
         return smallest_partitions(programs, concurrency)
-    best = _best(programs, budget, concurrency, budget) or _best(programs, budget, concurrency)
+    # Merges of tables need the same memory for all slabs.
+    expected = (budget, budget), (budget, math.inf), (math.inf, math.inf)
+    tried = (_best(programs, budget, concurrency, *likely) for likely in expected)
+    best = next(filter(None, tried), None)
     if best is not None:
         if any(p.has_answers for p in best):
             return fit(programs, best[0].grid.step, best[0].window, concurrency, budget)
@@ -188,9 +192,10 @@ def _best(
     programs: Sequence[Program],
     budget: int,
     concurrency: Concurrency,
-    likely_budget: float = math.inf,
+    likely_budget: float,
+    merge_budget: float,
 ) -> list[Partitioning] | None:
-    """The best partition, among slabs with results and merges that are expected to need ``likely_budget``."""
+    """The best partition, among slabs with results and with merges that are expected to fit these budgets."""
     surveys, unit = [s.survey for p in programs for s in p.surveys], write_grid(programs)[0]
     best: list[Partitioning] | None = None
     minimum_read = math.inf
@@ -200,7 +205,7 @@ def _best(
             depths = _depths(programs, tile, concurrency)
             for depth in depths:
                 grid = Grid(programs[0].shape, (depth, *tile))
-                if any(s.merge_size(grid).expected > likely_budget for s in surveys):
+                if any(s.merge_size(grid).expected > merge_budget for s in surveys):
                     continue
                 parts = _fitting(programs, (depth, *tile), overlap, budget, concurrency)
                 if parts is None:

@@ -5,40 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.rounds.gathered import GatheredStep, Given
+from beam_volumes.across.rounds.joined import Given, JoinedStep
 from beam_volumes.across.rounds.records import RecordRows, Records
 from beam_volumes.across.tables import as_labels
 from beam_volumes.kernels.labels.skeletons import INSIDE
 
-#: Bytes for a branch.
-BRANCH_BYTES = 700
-
 
 @dataclass(frozen=True, eq=False)
-class Branches(GatheredStep):
+class Branches(JoinedStep):
     """The rows of branches, sorted by label."""
 
     shape: tuple[int, ...]  #: Shape of the volume along its visible axes.
     spacing: tuple[float, ...]  #: Extent of a voxel along these axes.
-    with_radius: bool  #: Whether the last input has the mean of the distances.
+    with_radius: bool  #: Whether there is an input with the mean of the distances.
 
-    gathered = "branches"
-    remedy = ", or remove short branches or small objects first"
+    row_bytes = 700
+    joined = "branches"
+    looked_up = "junctions"
 
     @property
-    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
-        radii = {"radii": (("label", "intensity_mean"), 16)} if self.with_radius else {}
+    def used(self) -> Mapping[str, tuple[str, ...]]:
+        radii = {"radii": ("label", "intensity_mean")} if self.with_radius else {}
         return {
-            "lengths": (("label", "num_pixels", "intensity_sum"), BRANCH_BYTES),
-            "firsts": (("label", "intensity_min"), 16),
-            "lasts": (("label", "intensity_max"), 16),
-            "skeletons": (("label", "intensity_max"), 16),
-            "junctions": (("label", "intensity_max"), 32),
+            "lengths": ("label", "num_pixels", "intensity_sum"),
+            "firsts": ("label", "intensity_min"),
+            "lasts": ("label", "intensity_max"),
+            "skeletons": ("label", "intensity_max"),
             **radii,
+            "junctions": ("label", "intensity_max"),
         }
 
     @property
@@ -53,17 +50,21 @@ class Branches(GatheredStep):
             *radius,
         ))  # fmt: skip
 
-    def made(self, given: Given) -> Records:
-        found: dict[str, Any] = {}
-        for entry, (label, *columns) in given.items():
-            order = np.argsort(label)
-            found[entry] = [column[order] for column in (label, *columns)]
-        label, pixels, length = found["lengths"]
-        first, last = (found[entry][1].astype(np.int64) for entry in ("firsts", "lasts"))
+    def keys(self, given: Given) -> np.ndarray:
+        return np.concatenate(self._ends(given)[:2]).astype(np.uint64)
+
+    @staticmethod
+    def _ends(given: Given) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return both ends of each branch, and whether it is a cycle."""
+        first, last = (given[entry][1].astype(np.int64) for entry in ("firsts", "lasts"))
         is_cycle = first > INSIDE
         first = np.where(is_cycle, first - INSIDE, first)
-        last = np.where(is_cycle, first, last)
-        junctions = [self._junctions(found["junctions"], end) for end in (first, last)]
+        return first, np.where(is_cycle, first, last), is_cycle
+
+    def made(self, given: Given, keys: np.ndarray, values: np.ndarray) -> Records:
+        label, pixels, length = given["lengths"]
+        first, last, is_cycle = self._ends(given)
+        junctions = [self._junctions(keys, values, end) for end in (first, last)]
         ends = [np.unravel_index(end - 1, self.shape) for end in (first, last)]
         squares = np.zeros(len(label))
         for a, b, size in zip(*ends, self.spacing, strict=True):
@@ -79,7 +80,7 @@ class Branches(GatheredStep):
         return self.rows.records(
             {
                 "label": label,
-                "skeleton": as_labels(found["skeletons"][1]),
+                "skeleton": as_labels(given["skeletons"][1]),
                 "branch_type": np.where(is_cycle, 3, sum((j > 0).astype(int) for j in junctions)),
                 "num_pixels": pixels,
                 "length": length,
@@ -88,14 +89,13 @@ class Branches(GatheredStep):
                 **places,
                 "junction_start": junctions[0],
                 "junction_end": junctions[1],
-                "radius_mean": found["radii"][1] if self.with_radius else None,
+                "radius_mean": given["radii"][1] if self.with_radius else None,
             }
         )
 
     @staticmethod
-    def _junctions(table: list[np.ndarray], end: np.ndarray) -> np.ndarray:
+    def _junctions(places: np.ndarray, labels: np.ndarray, end: np.ndarray) -> np.ndarray:
         """Return the junction of each position; 0 for positions of no junction."""
-        places, labels = table
         if not len(places):
             return np.zeros(len(end), np.uint64)
         places = places.astype(np.int64)

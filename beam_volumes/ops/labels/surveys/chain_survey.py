@@ -118,11 +118,11 @@ class ChainSurvey(Survey):
         voxels, sizes = math.prod(grid.shape), [s.merge_size(grid) for s in self.sources]
         # The rows of stored tables are known.
         known = self._rows([s.most_rows(0) for s in self.sources])
-        likely = self._rows([s.likely_rows(voxels) for s in self.sources])
+        likely = self._likely_bytes(grid, [s.likely_rows(voxels) for s in self.sources])
         worst = self._rows([s.most_rows(voxels) for s in self.sources])
         return MergeSize(
             max(*(step.gathered_bytes(own) for step, own in known), *(s.certain for s in sizes)),
-            max(*(step.gathered_bytes(own) for step, own in likely), *(s.expected for s in sizes)),
+            max(likely, *(s.expected for s in sizes)),
             max(*(step.most_bytes(own) for step, own in worst), *(s.maximum for s in sizes)),
         )
 
@@ -134,16 +134,22 @@ class ChainSurvey(Survey):
         ]
         rows = [round(e.count) for e in found]
         steps = (e.step_bytes for e in found)
-        gathered = (step.gathered_bytes(own) for step, own in self._rows(rows))
-        return Expected(sum(rows), "rows", max(*gathered, *steps))
+        return Expected(sum(rows), "rows", max(self._likely_bytes(grid, rows), *steps))
 
-    def _rows(self, rows: list[int]) -> Iterator[tuple[TableStep, list[int]]]:
-        """Return the steps with the maximum rows of their inputs, from the rows of sources."""
+    def _likely_bytes(self, grid: Grid, rows: list[int]) -> int:
+        """Return the expected bytes of the largest round, from the expected rows of sources."""
+        likely = self._rows(rows, is_likely=True)
+        return max(step.likely_bytes(own, grid.shape) for step, own in likely)
+
+    def _rows(
+        self, rows: list[int], is_likely: bool = False
+    ) -> Iterator[tuple[TableStep, list[int]]]:
+        """Return the steps with the rows of their inputs, at most or expected, from the rows of sources."""
         rows = list(rows)
         for step, inputs in zip(self.steps, self.inputs, strict=True):
             own = [rows[i] for i in inputs]
             yield step, own
-            rows.append(step.most_rows(own))
+            rows.append(step.likely_rows(own) if is_likely else step.most_rows(own))
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         own = tuple(s.begin(grid, index, (), limit_bytes) for s in self.sources)

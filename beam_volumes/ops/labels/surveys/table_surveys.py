@@ -14,6 +14,7 @@ from beam_volumes.across import adjacency as pairs
 from beam_volumes.across import tables
 from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.agglomeration import Needed
+from beam_volumes.across.rounds.agglomeration import PER_REGION, PER_REGION_OF_FOREST
 from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.across.rounds.tables import (
     MERGE_COPIES,
@@ -560,12 +561,22 @@ class AdjacencySurvey(TableSurvey):
     def most_rows(self, voxels: int) -> int:
         return 3 * voxels
 
+    def likely_rows(self, voxels: int) -> int:
+        is_forest = self.needed is not None and self.needed.by_forest and not self.needed.by_slab
+        each = PER_REGION_OF_FOREST if is_forest else PER_REGION
+        size = self.voxels_per_label
+        if self.value == "upper":
+            size = min(size, _FRAGMENT)
+        return round(each * labels_in(voxels, size))
+
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
     ) -> AdjacencySurveyor:
         return AdjacencySurveyor(self, grid, index, limit_bytes)
 
 
+#: Expected voxels of a label with affinities, at most: basins of neurons have 170 to 230.
+_FRAGMENT = 200
 #: Expected neighbours with a larger label per region, for reserved memory.
 PAIRS = 6
 

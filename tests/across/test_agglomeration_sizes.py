@@ -1,0 +1,90 @@
+"""The memory of an agglomeration in a plan, compared with the smallest memory that suffices."""
+
+import functools
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import beam_volumes as bv
+from beam_volumes.across.rounds.agglomeration import Agglomeration
+from beam_volumes.across.rounds.cutting import Cutting
+from beam_volumes.across.rounds.flow import run
+from beam_volumes.base.geometry import Grid
+
+SHAPES = [(256, 48, 48), (48, 112, 112)]
+
+
+@functools.cache
+def volume(shape):
+    """Basins of smooth noise, and affinities that are low between them."""
+    noise = np.random.default_rng(0).random(shape, "f4")
+    smooth = ndimage.gaussian_filter(noise, 1.6)
+    heights = np.argsort(np.argsort(smooth, None)).reshape(shape) / smooth.size
+    return bv.open(heights.astype("f4")), bv.open(np.round(255 * (1 - heights)).astype("u1"))
+
+
+def targets(shape, linkage):
+    heights, affinities = volume(shape)
+    edges = bv.region_adjacency(bv.watershed(heights), affinities=bv.stack([affinities] * 3))
+    merges = bv.agglomerate(edges, linkage, threshold=140)
+    return edges, merges, bv.cut(merges)
+
+
+@functools.cache
+def edges_of(shape):
+    return {
+        name: np.asarray(column)
+        for name, column in targets(shape, "mean")[0].to_pyarrow().to_pydict().items()
+    }
+
+
+def shards(columns, count=4):
+    parts = np.array_split(np.arange(len(columns["label_a"])), count)
+    return [((k,), {name: c[rows] for name, c in columns.items()}) for k, rows in enumerate(parts)]
+
+
+def smallest(step, columns):
+    """The memory from which on no step is refused, within 10 %."""
+    limit = 1 << 28
+    while True:
+        try:
+            run(step.flow(limit), shards(columns))
+        except ValueError as error:
+            assert "a worker has" in str(error)
+            return limit / 0.9
+        limit = int(0.9 * limit)
+
+
+def rows_of(step, columns):
+    rows = [rows for _, rows in run(step.flow(), shards(columns))["rows"]]
+    return {name: np.concatenate([r[name] for r in rows]) for name in rows[0]}
+
+
+@pytest.mark.parametrize("leaf", [1 << 20, 1 << 10])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_steps_of_known_rows_need_about_the_expected_memory(shape, leaf):
+    edges = edges_of(shape)
+    step = Agglomeration("agglomerate", "mean", 0.5, 140.0, None, False, leaf=leaf)
+    n = len(edges["label_a"])
+    found, expected = smallest(step, edges), step.likely_bytes([n], shape)
+    assert found / 3 < expected < 3 * found
+    assert found <= step.most_bytes([n])
+    merges = rows_of(step, edges)
+    cut = Cutting("cut", None, leaf=leaf)
+    n = len(merges["label_a"])
+    found, expected = smallest(cut, merges), cut.likely_bytes([n], shape)
+    assert found / 3 < expected < 3 * found
+    assert found <= cut.most_bytes([n])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_plans_expect_about_the_memory_of_a_run(shape):
+    edges = edges_of(shape)
+    step = Agglomeration("agglomerate", "mean", 0.5, 140.0, None, False)
+    found = smallest(step, edges)
+    for table in targets(shape, "mean")[1:]:
+        survey = table.barrier.survey
+        size = survey.merge_size(Grid(shape, (16, 48, 48)))
+        assert found / 3 < size.expected < 3 * found
+        assert size.certain <= found <= size.maximum
