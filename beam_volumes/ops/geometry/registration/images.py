@@ -460,8 +460,16 @@ def _overlap(
 def correlation_of(a: np.ndarray, b: np.ndarray) -> float:
     """Return Pearson's correlation; 0 if one of the arrays is constant."""
     a, b = a - a.mean(dtype=np.float64), b - b.mean(dtype=np.float64)
-    norm = float(np.sqrt(np.vdot(a, a) * np.vdot(b, b)))
-    return float(np.vdot(a, b)) / norm if norm > 0 else 0.0
+    norm = math.sqrt(_inner(a, a) * _inner(b, b))
+    return _inner(a, b) / norm if norm > 0 else 0.0
+
+
+def _inner(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the sum of products in this thread.
+
+    `numpy.vdot` may use the threads of BLAS: their number changes bits, and they wait for busy cores.
+    """
+    return float(np.einsum("i,i->", a.ravel(), b.ravel(), dtype=np.float64))
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> tuple[float, int]:
@@ -516,10 +524,10 @@ def evidence_of(
     if not whole.any():
         return 0.0
     one, other = ((x - np.average(x, weights=whole)) * whole for x in (a, b))
-    floors = [_MIN_NOISE * v * float(np.vdot(whole, whole)) for v in variances]
-    product, sides = float(np.vdot(one, other)), []
+    floors = [_MIN_NOISE * v * _inner(whole, whole) for v in variances]
+    product, sides = _inner(one, other), []
     for axis, n in enumerate(a.shape):
-        slope = float(np.vdot(np.diff(one, axis=axis), np.diff(other, axis=axis)))
+        slope = _inner(np.diff(one, axis=axis), np.diff(other, axis=axis))
         scale = math.sqrt(abs(product / slope)) if slope else math.inf
         sides.append(math.ceil(min(n, max(_LEFT_OUT * max(a.shape), _LEFT_OUT_SCALES * scale))))
     shared = one * other
