@@ -325,3 +325,43 @@ def test_the_command_and_recipes(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     table, _ = bv.register_tiles(tiles[:2], PLACES[:2], model="slices", **HOW)
     np.testing.assert_array_equal(bv.open("o.zarr"), bv.fuse(tiles[:2], table))
+
+
+def test_the_plan_counts_the_work_of_slices(tmp_path, monkeypatch):
+    """Of planes and their voxels, and of the sweeps that read them; tiles differ along all axes."""
+    rng = np.random.default_rng(0)
+    shapes, places = [(9, 40, 50), (6, 44, 38), (12, 30, 60)], [(0, 0, 0), (2, 3, 31), (-3, 22, 5)]
+    tiles = []
+    for k, shape in enumerate(shapes):
+        bv.compute(
+            bv.open(rng.integers(0, 99, shape, "u1")).to(tmp_path / f"{k}.zarr"), runner=None
+        )
+        tiles.append(bv.open(tmp_path / f"{k}.zarr"))
+    voxels, sweeps = [], []
+    compare, compared = of_tiles._shift_of, of_tiles.TilePairs._compared
+    monkeypatch.setattr(
+        of_tiles,
+        "_shift_of",
+        lambda a, b, *more: [voxels.append(max(a.size, b.size)), compare(a, b, *more)][1],
+    )
+    monkeypatch.setattr(
+        of_tiles.TilePairs,
+        "_compared",
+        lambda self, k, box, factors: [sweeps.append(box), compared(self, k, box, factors)][1],
+    )
+    for limit in (1 << 20, 300):  # planes together, and one by one and downsampled
+        monkeypatch.setattr(of_tiles, "_MAX_PLANE", limit)
+        plain = of_tiles.needs_of_tiles(tiles, places, max_shift=4)
+        needs = of_tiles.needs_of_tiles(tiles, places, max_shift=4, model="slices")
+        voxels.clear()
+        sweeps.clear()
+        with pytest.warns(UserWarning, match="no link"):  # places are as given
+            bv.register_tiles(tiles, places, max_shift=4, model="slices")
+        assert needs.planes == (len(voxels), sum(voxels))
+        assert plain.planes == (0, 0) and plain.compared_in_all == needs.compared_in_all
+        boxes = sweeps[1:]  # without the one of the plan
+        assert needs.runs == len(boxes)
+        read = sum(np.prod([s.stop - s.start for s in box]) for box in boxes)
+        largest = max(np.prod([s.stop - s.start for s in box]) for box in boxes[: plain.runs])
+        assert needs.sweeps * largest == pytest.approx(read)
+        assert needs.nanoseconds > plain.nanoseconds + 1000 * sum(voxels)

@@ -73,6 +73,8 @@ _BYTES, _BLOCK_BYTES = 128, 320
 #: what overlaps of tiles need in addition: phase correlation at their full size.
 COSTS = {"translation": (500, 550), "rigid": (800, 1900), "affine": (850, 4000)}
 _OVERLAP_COST = 600
+#: Rough nanoseconds of one core for each slice of tiles, of any size.
+_PLANE_COST = 3_000_000
 #: Voxels per block of sums.
 _BLOCK = 1 << 16
 
@@ -138,6 +140,7 @@ class Needs:
     ndim: int = 2  #: Axes of an image
     compared_in_all: int = 0  #: Voxels of all pairs
     runs: int = 1  #: The number of sweeps of any size
+    planes: tuple[int, int] = (0, 0)  #: Slices that are compared afterwards, and their voxels
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     @property
@@ -157,7 +160,9 @@ class Needs:
     def nanoseconds(self) -> int:
         """Rough nanoseconds of one core to compare all pairs."""
         cost = COSTS[self.model][self.ndim > 2] + (_OVERLAP_COST if self.is_interleaved else 0)
-        return cost * self.compared_in_all
+        count, voxels = self.planes
+        of_planes = (COSTS["translation"][0] + _OVERLAP_COST) * voxels + _PLANE_COST * count
+        return cost * self.compared_in_all + of_planes
 
     @property
     def occupied(self) -> int:

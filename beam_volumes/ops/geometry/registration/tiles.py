@@ -233,7 +233,7 @@ def register_tiles(
     quality = check_quality(min_quality, "register_tiles")
     if has_slices:
         every.check_slices()
-    needs = every.needs()
+    needs = every.needs(slices=has_slices)
     pairs = every.pairs
 
     def compared(one: Callable[[tuple[int, int]], Any]) -> list[Any]:
@@ -318,12 +318,9 @@ def needs_of_tiles(
         nodata=nodata,
         channel=channel,
     )
-    found = every.needs()
-    if not has_slices:
-        return found
-    every.check_slices()
-    twice = 2 * found.compared_in_all
-    return replace(found, sweeps=2 * found.sweeps, runs=2 * found.runs, compared_in_all=twice)
+    if has_slices:
+        every.check_slices()
+    return every.needs(slices=has_slices)
 
 
 def of_channel(tiles: Sequence[Volume], channel: Any, name: str) -> list[Volume]:
@@ -360,6 +357,30 @@ def unlinked(positions: ComputedTable) -> list[int]:
     if "tile" in positions.column_names:  # with a row for each slice
         links = np.bincount(np.array(positions["tile"].to_pylist(), int), links)
     return np.flatnonzero(links == 0).tolist()
+
+
+@dataclass(frozen=True)
+class _Planes:
+    """The slices of two tiles that are compared one by one."""
+
+    dz: int  #: The distance of the tiles along z, in slices
+    blocks: list[tuple[int, int]]  #: Slices of the first tile that are read together
+    near: tuple[slice, ...]  #: The box along y and x
+    far: tuple[slice, ...]  #: The same of the second tile
+    factors: np.ndarray  #: By which planes are downsampled
+    plane: int  #: The largest number of voxels of a plane that is compared
+
+    @property
+    def count(self) -> int:
+        """The number of slices."""
+        return self.blocks[-1][1] - self.blocks[0][0]
+
+    @property
+    def voxels(self) -> int:
+        """The voxels of both tiles that are read."""
+        return self.count * sum(
+            math.prod(s.stop - s.start for s in box) for box in (self.near, self.far)
+        )
 
 
 @dataclass(frozen=True)
@@ -603,25 +624,15 @@ class TilePairs:
     def slice_links(self, pair: tuple[int, int], *, min_quality: float) -> SliceLinks:
         """Compare the slices of two tiles at their positions."""
         i, j = pair
-        away = self.given[j] - self.given[i]
-        dz = round(away[0])
-        low, high = max(0, dz), min(self.opened[i].shape[0], self.opened[j].shape[0] + dz)
-        near, far = (box[1:] for box in self._boxes(i, j))
-        sizes = np.array([[s.stop - s.start for s in box] for box in (near, far)])
-        if (sizes <= 0).any():
+        over = self._planes(i, j)
+        if over is None:
             return SliceLinks.of([], [], [])
-        largest = sizes.max(axis=0)
-        factors = _factors(largest.tolist(), _MAX_PLANE)
+        near, far, factors, dz = over.near, over.far, over.factors, over.dz
+        away = self.given[j] - self.given[i]
         begun = np.array([a.start - b.start for a, b in zip(near, far, strict=True)])
         limits, expected = (self.limits[1:] + 0.5) / factors, (away[1:] - begun) / factors
-        # Slices of a chunk are read together, in the memory in which a plane and the overlap are compared.
-        plane = math.prod((-(-largest // factors)).tolist())
-        overlap = [high - low, *largest.tolist()]
-        share = math.prod((-(-np.array(overlap) // _factors(overlap))).tolist()) / plane
-        planes = max(1, int(_PLANES * (share - 1)), _MAX_PLANE // plane)
         ends, found, weights = list[tuple[int, int]](), list[np.ndarray](), list[float]()
-        for z in range(low, high, planes):
-            stop = min(z + planes, high)
+        for z, stop in over.blocks:
             blocks = [
                 np.asarray(
                     self._compared(k, (slice(z - d, stop - d), *box), np.array([1, *factors]))
@@ -639,6 +650,24 @@ class TilePairs:
         first = np.cumsum([0, *(v.shape[0] for v in self.opened)])
         return SliceLinks.of([(first[i] + a, first[j] + b) for a, b in ends], found, weights)
 
+    def _planes(self, i: int, j: int) -> _Planes | None:
+        """Return the slices of two tiles that are compared, and their boxes; None if there are none."""
+        dz = round(self.given[j, 0] - self.given[i, 0])
+        low, high = max(0, dz), min(self.opened[i].shape[0], self.opened[j].shape[0] + dz)
+        near, far = (box[1:] for box in self._boxes(i, j))
+        sizes = np.array([[s.stop - s.start for s in box] for box in (near, far)])
+        if high <= low or (sizes <= 0).any():
+            return None
+        largest = sizes.max(axis=0)
+        factors = _factors(largest.tolist(), _MAX_PLANE)
+        # Slices of a chunk are read together, in the memory in which a plane and the overlap are compared.
+        plane = math.prod((-(-largest // factors)).tolist())
+        overlap = [high - low, *largest.tolist()]
+        share = math.prod((-(-np.array(overlap) // _factors(overlap))).tolist()) / plane
+        count = max(1, int(_PLANES * (share - 1)), _MAX_PLANE // plane)
+        blocks = [(z, min(z + count, high)) for z in range(low, high, count)]
+        return _Planes(dz, blocks, near, far, factors, plane)
+
     def table_of_slices(self, links: Sequence[SliceLinks]) -> ComputedTable:
         """Return the table of the positions of all slices."""
         import pyarrow
@@ -654,8 +683,8 @@ class TilePairs:
         columns["links"] = np.bincount(ends, minlength=len(tiles))
         return ComputedTable(pyarrow.table(columns))
 
-    def needs(self) -> Needs:
-        """Return what the comparison of all pairs needs."""
+    def needs(self, *, slices: bool = False) -> Needs:
+        """Return what the comparison of all pairs needs, and then of their ``slices``."""
         boxes, images = [], []  # that are read; that are compared
         for pair in self.pairs:
             both = self._boxes(*pair)
@@ -686,9 +715,10 @@ class TilePairs:
                 for size, (*_, factors) in zip(sizes, boxes, strict=True)
             ),
         )
+        planes = [p for pair in self.pairs if slices and (p := self._planes(*pair)) is not None]
         return Needs(
             self._compared(*boxes[largest]),
-            sum(voxels) / voxels[largest],
+            (sum(voxels) + sum(p.voxels for p in planes)) / voxels[largest],
             0,
             compared,
             len(self.pairs),
@@ -697,7 +727,8 @@ class TilePairs:
             model=self.model,
             ndim=len(self.limits),
             compared_in_all=sum(map(max, images[::2], images[1::2])),
-            runs=len(boxes),
+            runs=len(boxes) + 2 * sum(len(p.blocks) for p in planes),
+            planes=(sum(p.count for p in planes), sum(p.count * p.plane for p in planes)),
         )
 
     def _compared(self, k: int, box: tuple[slice, ...], factors: np.ndarray) -> Volume:
