@@ -36,7 +36,7 @@ from beam_volumes.ops.geometry.registration.images import (
     with_evidence,
 )
 from beam_volumes.ops.geometry.registration.links import Placed, connected, corners, placed
-from beam_volumes.ops.geometry.registration.wobble import SliceLinks, movements
+from beam_volumes.ops.geometry.registration.wobble import SliceLinks, movements, of_whole_tiles
 from beam_volumes.ops.geometry.transforms import matrices_of, matrix_columns
 from beam_volumes.ops.geometry.validity import marked_volume, masks_of, nodata_of
 from beam_volumes.ops.parameters import checks as par
@@ -134,7 +134,7 @@ def register_tiles(
         tiles are then shifted together, including tiles without links. For ``model="slices"``,
         there is a row for each slice of each tile, with its numbers in ``tile`` and ``slice``, and
         its position in ``z``, ``y`` and ``x``. ``links`` is the number of slices of other tiles to
-        which it is linked.
+        which it is linked by links that are used.
     pairs : ComputedTable
         A row for each pair of tiles, ``a`` and ``b``, that should overlap. ``shift_z``, ``shift_y``
         and ``shift_x`` are their measured distance along each axis at the centre of the overlap.
@@ -179,8 +179,13 @@ def register_tiles(
     slice of the other tile, within ``max_shift``. A link of two slices needs ``min_quality`` and a
     probability of chance of less than one in a million. The movements of all slices are solved
     together. How much successive slices move alike follows from the links. Slices without links
-    follow their neighbours to this degree, and otherwise their tile. Movements that all tiles share
-    are not detected: each is divided among the tiles of an overlap. The tile ``reference`` does not
+    follow their neighbours to this degree, and otherwise their tile. A link that differs much from
+    the links of next slices is only used if others confirm it. A tile without links is placed by
+    the links of its slices, which may match although the whole tile does not. If more than two
+    fifths of the links of a tile contradict the others, its slices have the translation of the
+    tile, with a warning. Up to about 30 % of all links may be wrong. Between two tiles of a few
+    slices, nothing confirms a link, so a wrong one may be used. Movements that all tiles share are
+    not detected: each is divided among the tiles of an overlap. The tile ``reference`` does not
     wobble.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
@@ -250,13 +255,21 @@ def register_tiles(
 
     found: dict[tuple[int, int], Link] = dict(zip(pairs, compared(every.link), strict=True))
     table, of_pairs = every.solved(found, quality)
-    lonely, unmoved = unlinked(table), list[int]()
+    lonely, unmoved, contradicted = unlinked(table), list[int](), list[int]()
     if has_slices:
         places = np.stack([np.asarray(table[a], np.float64) for a in "zyx"], axis=1)
         placed_tiles = replace(every, given=places)
         slices = compared(partial(placed_tiles.slice_links, min_quality=quality))
-        table = placed_tiles.table_of_slices(slices)
-        unmoved = [k for k in unlinked(table) if k not in lonely]
+        # A whole tile may match no other, because its slices do not match at one shift.
+        if lonely:
+            counts = [v.shape[0] for v in every.opened]
+            moved, slices = of_whole_tiles(counts, slices, set(lonely) - {reference})
+            places[:, 1:] += moved
+            placed_tiles = replace(every, given=places)
+        linked = {k for k, n in enumerate(placed_tiles.slices_linked(slices)) if n}
+        table, contradicted = placed_tiles.table_of_slices(slices)
+        unmoved = [k for k in range(len(places)) if k not in linked and k not in lonely]
+        lonely = [k for k in lonely if k not in linked]
     if len(every.opened) > 1 and lonely:
         shift = "" if reference is None else " except for the shift of all tiles"
         blank = _blank(found)
@@ -271,6 +284,13 @@ def register_tiles(
         warnings.warn(
             f"register_tiles: no link for any slice of {len(unmoved)} of {len(every.opened)} tiles, which "
             f"have one translation for all slices: {_numbers(unmoved)}",
+            stacklevel=outside(),
+        )
+    if contradicted:
+        warnings.warn(
+            f"register_tiles: links of slices contradict each other in {len(contradicted)} of "
+            f"{len(every.opened)} tiles, which have one translation for all slices: "
+            f"{_numbers(contradicted)}; raise min_quality, or lower max_shift",
             stacklevel=outside(),
         )
     return table, of_pairs
@@ -668,8 +688,15 @@ class TilePairs:
         blocks = [(z, min(z + count, high)) for z in range(low, high, count)]
         return _Planes(dz, blocks, near, far, factors, plane)
 
-    def table_of_slices(self, links: Sequence[SliceLinks]) -> ComputedTable:
-        """Return the table of the positions of all slices."""
+    def slices_linked(self, links: Sequence[SliceLinks]) -> list[int]:
+        """Return the number of ends of links in each tile."""
+        counts = [v.shape[0] for v in self.opened]
+        ends = np.concatenate([np.zeros((0, 2), int), *(one.ends for one in links)])
+        tiles = np.repeat(np.arange(len(counts)), counts)
+        return list(np.bincount(tiles[ends].ravel(), minlength=len(counts)).tolist())
+
+    def table_of_slices(self, links: Sequence[SliceLinks]) -> tuple[ComputedTable, list[int]]:
+        """Return the table of the positions of all slices, and the tiles that only have unused links."""
         import pyarrow
 
         counts = [v.shape[0] for v in self.opened]
@@ -677,11 +704,14 @@ class TilePairs:
         slices = np.concatenate([np.arange(n) for n in counts])
         places = self.given[tiles]
         places[:, 0] += slices
-        places[:, 1:] += movements(counts, links, self.reference)
-        ends = np.concatenate([np.zeros(0, int), *(one.ends.ravel() for one in links)])
+        moved, is_used = movements(counts, links, self.reference, self.limits[1:] + 0.5)
+        places[:, 1:] += moved
+        ends = np.concatenate([np.zeros((0, 2), int), *(one.ends for one in links)])[is_used]
         columns = {"tile": tiles, "slice": slices, **dict(zip("zyx", places.T, strict=True))}
-        columns["links"] = np.bincount(ends, minlength=len(tiles))
-        return ComputedTable(pyarrow.table(columns))
+        columns["links"] = np.bincount(ends.ravel(), minlength=len(tiles))
+        with_links = np.array(self.slices_linked(links)) > 0
+        without = np.bincount(tiles[ends].ravel(), minlength=len(counts)) == 0
+        return ComputedTable(pyarrow.table(columns)), np.flatnonzero(with_links & without).tolist()
 
     def needs(self, *, slices: bool = False) -> Needs:
         """Return what the comparison of all pairs needs, and then of their ``slices``."""
