@@ -259,8 +259,8 @@ def _confirmed(
     i, j = ends[numbers].T
     slices = np.concatenate([i, j])
     places = np.concatenate([found[j] - away[numbers], found[i] + away[numbers]])
-    apart = 4 * (abs(places).max(initial=0.0) + 1)
-    tree = cKDTree(np.column_stack([apart * slices, places]))
+    spacing = 4 * (abs(places).max(initial=0.0) + 1)
+    tree = cKDTree(np.column_stack([spacing * slices, places]))
     alike = tree.query_pairs(_SCALE, output_type="ndarray")
     result = np.zeros(len(ends), bool)
     result[np.tile(numbers, 2)[alike.ravel()]] = True
