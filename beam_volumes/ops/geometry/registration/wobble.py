@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import lsqr
 from scipy.spatial import cKDTree
 
 from beam_volumes.ops.geometry.registration.links import factorized
@@ -146,13 +147,18 @@ def of_whole_tiles(
         for pair, one in zip(pairs, links, strict=True)
         if pair is not None and is_free[pair].any()
     ]
-    rows = np.zeros((len(known), len(counts)))
-    for row, ((i, j), _, weight) in zip(rows, known, strict=True):
-        row[i], row[j] = -weight, weight
-    # The smallest solution: tiles that only link to each other keep their mean.
-    wanted = np.array([weight * away for _, away, weight in known]).reshape(-1, 2)
     moved = np.zeros((len(counts), 2))
-    moved[is_free] = np.linalg.lstsq(rows[:, is_free], wanted, rcond=None)[0]
+    if not known:
+        return moved, list(links)
+    heavy = np.array([weight for _, _, weight in known])
+    rows = np.tile(np.arange(len(known)), 2)
+    columns = np.array([pair for pair, _, _ in known]).T.ravel()
+    shape = len(known), len(counts)
+    matrix = sparse.coo_matrix((np.concatenate([-heavy, heavy]), (rows, columns)), shape).tocsc()
+    # The smallest solution: tiles that only link to each other keep their mean.
+    for axis in range(2):
+        wanted = heavy * [away[axis] for _, away, _ in known]
+        moved[is_free, axis] = lsqr(matrix[:, is_free], wanted, atol=1e-10, btol=1e-10)[0]
     after = [
         one if pair is None else replace(one, away=one.away - (moved[pair[1]] - moved[pair[0]]))
         for pair, one in zip(pairs, links, strict=True)
