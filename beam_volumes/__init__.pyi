@@ -6721,7 +6721,7 @@ def fuse(
     need seven floating-point numbers for each voxel that is read, which the plan includes.
 
     All time points have one shape, which covers the tiles of all of them. A mask is used for all
-    channels and time points of its tile.
+    channels and time points of its tile. Each time point reads, or computes, its own parts of tiles.
 
     Each block computes the parts of computed tiles that it needs, with their halos, in one thread.
     The voxels are the same as of tiles that were written first. Filters with large halos are
@@ -13657,7 +13657,7 @@ def register_tiles(
         tiles are then shifted together, including tiles without links. For ``model="slices"``,
         there is a row for each slice of each tile, with its numbers in ``tile`` and ``slice``, and
         its position in ``z``, ``y`` and ``x``. ``links`` is the number of slices of other tiles to
-        which it is linked.
+        which it is linked by links that are used.
     pairs : ComputedTable
         A row for each pair of tiles, ``a`` and ``b``, that should overlap. ``shift_z``, ``shift_y``
         and ``shift_x`` are their measured distance along each axis at the centre of the overlap.
@@ -13702,8 +13702,13 @@ def register_tiles(
     slice of the other tile, within ``max_shift``. A link of two slices needs ``min_quality`` and a
     probability of chance of less than one in a million. The movements of all slices are solved
     together. How much successive slices move alike follows from the links. Slices without links
-    follow their neighbours to this degree, and otherwise their tile. Movements that all tiles share
-    are not detected: each is divided among the tiles of an overlap. The tile ``reference`` does not
+    follow their neighbours to this degree, and otherwise their tile. A link that differs much from
+    the links of next slices is only used if others confirm it. A tile without links is placed by
+    the links of its slices, which may match although the whole tile does not. If more than two
+    fifths of the links of a tile contradict the others, its slices have the translation of the
+    tile, with a warning. Up to about 30 % of all links may be wrong. Between two tiles of a few
+    slices, nothing confirms a link, so a wrong one may be used. Movements that all tiles share are
+    not detected: each is divided among the tiles of an overlap. The tile ``reference`` does not
     wobble.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are

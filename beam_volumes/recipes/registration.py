@@ -136,7 +136,7 @@ def planned_registrations(
     Inputs ``given`` by name are not opened; ``crop`` is a box for every input. ``cores`` are of a machine
     other than this one.
     """
-    result = []
+    result, pending = [], set[str]()
     for r in recipe.registrations:
         item, opened = recipe.inputs[r.input], (given or {}).get(r.input)
         if opened is None:
@@ -145,10 +145,12 @@ def planned_registrations(
             _check_rows(r.parameters, r.files)
             is_of_many = r.operation.is_of_many
             inputs = bv.open_tiles(item.what, **item.options) if is_of_many else (opened,)
-            needs = _NEEDS[r.operation.name](*inputs, **_parameters(recipe, r, crop, given))
+            parameters = _parameters(recipe, r, crop, given)
+            needs = _NEEDS[r.operation.name](*inputs, **parameters, pending=pending)
             if cores is not None:
                 needs = replace(needs, cores=cores)
             result.append(_planned(r, needs, memory, cores))
+        pending.update(r.files.values())
     return result
 
 

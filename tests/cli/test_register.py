@@ -261,6 +261,35 @@ def test_seconds_of_registrations_follow_their_work_and_the_speeds(tmp_path, mon
     assert "by rough costs" not in str(measured) and measured.is_measured
 
 
+def test_a_prior_is_checked_by_plans_as_by_the_call(tmp_path, monkeypatch):
+    """Except for the rows of a table that an earlier registration of the recipe writes."""
+    monkeypatch.chdir(tmp_path)
+    bv.compute(bv.open(tissue(3, 32, 32).astype("u1")).to("0.zarr"), runner=None)
+    Path("two.csv").write_text("y,x\n0,0\n0,0\n")
+
+    def planned(prior, trend="trend: 2, "):
+        recipe = parse_recipe(
+            "input: 0.zarr\nregister:\n"
+            "  register_slices: {table: a.csv}\n"
+            f"  second: {{op: register_slices, {trend}prior: {prior}, table: b.csv}}\n"
+            "steps: {apply_transforms: {transforms: b.csv}}\noutput: out.zarr\n"
+        )
+        return planned_registrations(recipe, 1 << 34)
+
+    assert len(planned("a.csv")) == 2
+    for prior in ("a.csv", "two.csv"):
+        with pytest.raises(
+            RecipeError, match='register_slices: prior= replaces a trend, and trend="keep"'
+        ):
+            planned(prior, "")
+    with pytest.raises(RecipeError, match="register_slices: prior has 2 entries for 3 slices"):
+        planned("two.csv")
+    Path("a.csv").write_text("y,x\n0,0\n0,0\n")  # it will be replaced
+    assert len(planned("a.csv")) == 2
+    with pytest.raises((RecipeError, FileNotFoundError), match=r"missing\.csv"):
+        planned("missing.csv")
+
+
 _REFUSED = {
     "skip: [3]": "skip=3 is not a number from 0 to 2 along",
     "method: keypoints": 'method="keypoints" finds rotations',

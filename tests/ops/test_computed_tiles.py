@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorstore as ts
 import yaml
 
 import beam_volumes as bv
@@ -120,15 +121,138 @@ def test_bool_tiles_planes_channels_and_tiles_that_do_not_overlap(opened, tmp_pa
     np.testing.assert_array_equal(np.asarray(one), difference)
 
 
-def test_time_points_are_fused_one_by_one():
-    movie = voxels((2, 3, 9, 9), "u1", 0)
-    tiles = [bv.open(movie[..., s], axes="tzyx") for s in (np.s_[:6], np.s_[4:])]
-    places = [(0, 0, 0), (0, 0, 4)]
-    for given, k in (([t + 1 for t in tiles], 0), ([tiles[0], tiles[1] * 1], 1)):
-        with pytest.raises(ValueError, match=f"fuse: tile {k} is computed .* has time points"):
-            bv.fuse(given, places)
-    points = [bv.fuse([(t + 1)[k] for t in tiles], places) for k in range(2)]
-    np.testing.assert_array_equal(np.stack([np.asarray(p) for p in points]), movie + 1)
+MOVIE = (3, 9, 20, 24)
+FRAMES = {
+    "plain": lambda t: t + 1,
+    "array of a plane": lambda t: (t - DARK[:20, :24]) / FLAT[:20, :24],
+    "filter": lambda t: bv.gaussian_filter(t / np.float32(2), (1, 2, 0.5)),
+    "crop": lambda t: (bv.median_filter(t, 3) + t)[:, 1:, :, 2:],
+    "points": lambda t: (t * 2)[1:],
+    "one point": lambda t: t[2:] + 1,
+    "flat field with zeros": lambda t: t / np.where(FLAT > 0.9, FLAT, 0)[:20, :24],
+    "dark points": lambda t: t - bv.open(voxels(MOVIE, "u1", 9), axes="tzyx"),
+    "fused": lambda t: bv.fuse([t, t + 1], [(0, 0, 0), (1, 3, 2)]) - np.float32(0.5),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def movies(tmp_path_factory):
+    place = tmp_path_factory.mktemp("movies")
+    for k, chunk in enumerate(((1, 4, 8, 8), (2, 5, 16, 9))):  # the second has two time points
+        spec = {
+            "driver": "zarr3",
+            "kvstore": f"file://{place}/{k}.zarr",
+            "metadata": {
+                "shape": MOVIE,
+                "data_type": "uint16",
+                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
+            },
+        }
+        ts.open(spec, create=True).result()[...] = voxels(MOVIE, "u2", k)
+    return [bv.open(place / f"{k}.zarr", axes="tzyx") for k in range(2)]
+
+
+@pytest.mark.parametrize("per_frame", [False, True])
+@pytest.mark.parametrize("name", FRAMES)
+def test_time_points(name, per_frame, movies, monkeypatch):
+    """As if each time point was computed, stored and fused by itself."""
+    tiles = [FRAMES[name](t) for t in movies]
+    times = tiles[0].shape[0]
+    places = [[(0, 0, 0), (0.5 + k, 2 - 3 * k, 15)] for k in range(times)]
+    shared = [(0, 0, 0), (1.5, -1, 15)]
+    each = places if per_frame else [shared] * times
+    shape = (14, 36, 46)
+    wanted = np.stack(
+        [
+            np.asarray(bv.fuse([np.asarray(t[k]) for t in tiles], each[k], shape=shape, fill=3))
+            for k in range(times)
+        ]
+    )
+    for cell in (sources.CELL_BYTES, 1 << 12):
+        monkeypatch.setattr(sources, "CELL_BYTES", cell)
+        given = places if per_frame else shared
+        fused = bv.fuse(tiles, given, per_frame=per_frame, shape=shape, fill=3)
+        assert fused.axes == ("t", "z", "y", "x") and fused.shape == (times, *shape)
+        for slab in (None, (4, 13, 50)):
+            np.testing.assert_array_equal(bv.compute(fused, runner=None, slab=slab), wanted)
+        np.testing.assert_array_equal(np.asarray(fused[-1]), wanted[-1])
+        np.testing.assert_array_equal(np.asarray(fused[-1:][0]), wanted[-1])
+
+
+def test_time_points_of_few_and_of_mixed_tiles(movies, tmp_path):
+    """One point; stored, computed and masked tiles; channels; points that differ in number."""
+    places = [(0, 0, 0), (0, 0, 15)]
+    mask = np.broadcast_to(DARK[:20, :24] > 20, MOVIE[1:])
+    masks = [None, bv.binary_erosion(mask, iterations=1)]
+    mixed = [movies[0], movies[1] * np.uint16(1)]
+    how = {"mask": masks, "nodata": 0, "gain": [1, 2], "blending": "cosine"}
+    fused = bv.fuse(mixed, places, **how)
+    points = [
+        np.asarray(
+            bv.fuse(
+                [np.asarray(t[k]) for t in movies],
+                places,
+                **(how | {"mask": [None, np.asarray(masks[1])]}),
+            )
+        )
+        for k in range(MOVIE[0])
+    ]
+    np.testing.assert_array_equal(bv.compute(fused, runner=None, slab=(5, 9, 9)), np.stack(points))
+    single = bv.fuse([t[2:] + 1 for t in movies], [places], per_frame=True)
+    assert single.shape[0] == 1
+    np.testing.assert_array_equal(
+        np.asarray(single[0]), np.asarray(bv.fuse([np.asarray(t[2] + 1) for t in movies], places))
+    )
+    image = voxels((2, 2, 3, 12, 12), "u1", 5)
+    both = [bv.open(image[..., s], axes="tczyx") / np.float32(2) for s in (np.s_[:8], np.s_[5:])]
+    found = np.asarray(bv.fuse(both, [(0, 0, 0), (0, 0, 5)]))
+    np.testing.assert_array_equal(found, image / np.float32(2))
+    with pytest.raises(ValueError, match="tile 1 has 2 time points, and tile 0 3; select"):
+        bv.fuse([movies[0] + 1, movies[1][:2] + 1], places)
+    with pytest.raises(ValueError, match="tile 0 needs mean, a number of a whole volume"):
+        bv.fuse([t - t.mean() for t in movies], places)
+
+
+def test_time_points_in_a_pipeline_read_only_what_they_need(movies, tmp_path, monkeypatch):
+    """The plan counts all points; a point reads no other one, and no chunk of tiles elsewhere."""
+    places = [[(0, 0, 0), (0, 0, 15 + k)] for k in range(MOVIE[0])]
+    tiles = [bv.gaussian_filter(t / FLAT[:20, :24], 1) for t in movies]
+    fused = bv.fuse(tiles, places, per_frame=True)
+    planned = plan_run([fused], RunOptions(runner=None))
+    one = plan_run([fused[0]], RunOptions(runner=None))
+    assert planned.bytes_read == MOVIE[0] * one.bytes_read > 0
+    text = planned.explain(verbose=True)
+    assert "2 tiles; their chunks are read" in text
+    assert "computed in blocks: broadcast, divide, gaussian_filter" in text
+    out = tmp_path / "out.zarr"
+    bv.compute(fused.to(out, chunks=8), runner="DirectRunner")
+    np.testing.assert_array_equal(np.asarray(bv.open(out)), np.asarray(fused))
+    again = pickle.loads(pickle.dumps(fused))
+    assert again.node.token == fused.node.token
+    moved = [[(0, 0, 0), (0, 0, 16 + k)] for k in range(MOVIE[0])]
+    for other in (
+        bv.fuse([t / 2 for t in movies], places, per_frame=True),
+        bv.fuse(tiles, moved, per_frame=True),
+    ):
+        assert other.node.token != fused.node.token
+    boxes = []
+    read_here = sources.Source.read_here
+
+    def noted(self, box):
+        boxes.append((self.name, box))
+        return read_here(self, box)
+
+    monkeypatch.setattr(sources, "CELL_BYTES", 1 << 12)
+    monkeypatch.setattr(sources.Source, "read_here", noted)
+    fused = bv.fuse(tiles, places, per_frame=True)
+    np.asarray(fused[2][:2, :6, :6])
+    stored = [(name, box) for name, box in boxes if ".zarr" in name]
+    assert {name for name, _ in stored} == {f"{movies[0].node.source.name}[t=2]"}
+    with pytest.raises(
+        ValueError, match=r"^a numpy array of shape \(3, 9, 300, 300\) is in the mem"
+    ):
+        wide = bv.open(np.zeros((3, 9, 300, 300), "f4"), axes="tzyx")
+        bv.compute(bv.fuse([wide + 1], [(0, 0, 0)]), runner="DirectRunner")
 
 
 def test_positions_of_tiles_do_not_matter_to_arrays(opened):

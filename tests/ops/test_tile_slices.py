@@ -1,6 +1,7 @@
 """Tiles with slices that wobble: their positions, and their fusion."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,7 @@ def errors(table, true):
     return np.linalg.norm(away, axis=2)
 
 
+REACH = np.array([20.0, 20.0])
 HOW = {"max_shift": 8, "min_quality": 0.3}
 
 
@@ -131,12 +133,12 @@ def test_movements_of_links():
             if i + j == 1:
                 away[40] = away[40] + 9.0
             links.append(SliceLinks.of(ends, away, [50.0] * len(ends)))
-        found = movements([n] * 3, links).reshape(3, n, 2)
+        found = movements([n] * 3, links, None, REACH)[0].reshape(3, n, 2)
         error = np.linalg.norm(found - moved, axis=2)
         assert np.delete(error, range(20, 24), axis=1).max() < 0.3
         gap = np.linalg.norm(moved[:, 20:24], axis=2)
         assert (error[:, 20:24] ** 2).mean() <= 1.1 * (gap**2).mean()
-    assert not movements([4, 5], []).any()
+    assert not movements([4, 5], [], None, REACH)[0].any()
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "u4"])
@@ -204,7 +206,7 @@ def test_a_single_tile_of_many_wobbles(step):
     for i, j in itertools.pairwise(range(count)):
         away = moved[j] - moved[i] + rng.normal(0, 0.03, (n, 2))
         links.append(SliceLinks.of([(i * n + z, j * n + z) for z in range(n)], away, [70.0] * n))
-    found = movements([n] * count, links).reshape(count, n, 2)
+    found = movements([n] * count, links, None, REACH)[0].reshape(count, n, 2)
     assert abs(found - moved).max() < 0.2
 
 
@@ -325,3 +327,126 @@ def test_the_command_and_recipes(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     table, _ = bv.register_tiles(tiles[:2], PLACES[:2], model="slices", **HOW)
     np.testing.assert_array_equal(bv.open("o.zarr"), bv.fuse(tiles[:2], table))
+
+
+def of_links(kind, grid, n, share, seed):
+    """Links of a grid of tiles, some of which are anywhere, and the movements of their slices."""
+    rng = np.random.default_rng(seed)
+    tiles = list(itertools.product(*map(range, grid)))
+    shape = (len(tiles), n, 2)
+    moved = rng.normal(0, 1, shape)
+    if kind == "drift":
+        moved = np.cumsum(0.4 * moved, axis=1)
+    moved -= moved.mean(axis=1, keepdims=True)
+    links = []
+    for i, j in itertools.combinations(range(len(tiles)), 2):
+        if abs(np.subtract(tiles[i], tiles[j])).max() > 1:
+            continue
+        away = moved[j] - moved[i] + rng.normal(0, 0.05, (n, 2))
+        is_wrong = rng.random(n) < share
+        away[is_wrong] = rng.uniform(-8, 8, (is_wrong.sum(), 2))
+        links.append(SliceLinks.of([(i * n + z, j * n + z) for z in range(n)], away, [50.0] * n))
+    return links, moved
+
+
+@pytest.mark.parametrize("grid", [(1, 2), (2, 2), (3, 3)])
+@pytest.mark.parametrize("kind", ["jitter", "drift"])
+def test_wrong_links_of_slices_are_not_worse_than_the_tile(kind, grid):
+    """At 30 % of all links; right links alone move all slices, also of two tiles of two slices."""
+    for n, share in itertools.product((2, 3, 16), (0, 0.3)):
+        if share and n < 16 and grid == (1, 2):
+            continue  # nothing tells which of two links is wrong
+        ours, tile = [], []
+        for seed in range(8 if n < 16 else 3):
+            links, moved = of_links(kind, grid, n, share, seed)
+            found, used = movements([n] * len(moved), links, None, np.array([8.0, 8.0]))
+            away = found.reshape(moved.shape) - moved
+            ours.append(((away - away.mean(axis=0)) ** 2).mean())
+            tile.append(((moved - moved.mean(axis=0)) ** 2).mean())
+            assert len(used) == sum(len(one.ends) for one in links)
+        assert np.mean(ours) < np.mean(tile) * (1 if share else 0.1)
+
+
+def test_tiles_with_links_that_contradict_each_other_do_not_move():
+    """The others do, and a jump that two tiles see is no wrong link."""
+    n, rng = 20, np.random.default_rng(0)
+    links, moved = of_links("drift", (2, 3), n, 0, 0)
+    wrong = [
+        SliceLinks(one.ends, rng.uniform(-8, 8, one.away.shape), one.errors)
+        if 5 in one.ends[0] // n
+        else one
+        for one in links
+    ]
+    found, used = movements([n] * 6, wrong, None, np.array([8.0, 8.0]))
+    found = found.reshape(moved.shape)
+    ends = np.concatenate([one.ends // n for one in wrong])
+    assert not found[5].any() and not used[(ends == 5).any(axis=1)].any()
+    away = (found - moved)[:5]
+    assert abs(away - away.mean(axis=0)).max() < 0.2
+    for one in links:  # slice 7 of tile 1 jumps
+        for side, sign in ((0, -1), (1, 1)):
+            one.away[one.ends[:, side] == n + 7] += sign * np.array([6.0, -5.0])
+    moved[1, 7] += [6, -5]
+    found, used = movements([n] * 6, links, None, np.array([8.0, 8.0]))
+    away = found.reshape(moved.shape) - moved
+    assert abs(away - away.mean(axis=0)).max() < 0.2 and used.all()
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_few_slices_link_tiles_that_do_not_match_as_a_whole(count, monkeypatch):
+    """Their positions follow from the slices, without a warning; saturated and NaN tiles have none."""
+    monkeypatch.setattr("tests.ops.test_tile_slices.COUNT", count)
+    tiles, true = stage("jitter", seed=2)
+    given = np.add(PLACES, [[0, 0, 0], [0, 5, -4], [0, 0, 0], [0, -3, 5]])
+    plain = of_tiles.TilePairs.link
+    monkeypatch.setattr(  # tiles 1 and 3 do not match
+        of_tiles.TilePairs,
+        "link",
+        lambda self, pair: replace(plain(self, pair), evidence=-np.inf if {1, 3} & {*pair} else 99),
+    )
+    table, _ = bv.register_tiles(tiles, given, model="slices", **HOW)
+    assert errors(table, true).max() < 0.3
+    bad = [*tiles[:2], np.full(tiles[2].shape, 255, "u1"), np.full(tiles[3].shape, np.nan, "f4")]
+    with pytest.warns(UserWarning, match=r"no link for 2 of 4 tiles, .*: 2, 3; no valid .* of 3"):
+        table, _ = bv.register_tiles(bad, given, model="slices", **HOW)
+    assert np.array(table["links"].to_pylist()).reshape(4, -1)[:2].all()
+
+
+def test_the_plan_counts_the_work_of_slices(tmp_path, monkeypatch):
+    """Of planes and their voxels, and of the sweeps that read them; tiles differ along all axes."""
+    rng = np.random.default_rng(0)
+    shapes, places = [(9, 40, 50), (6, 44, 38), (12, 30, 60)], [(0, 0, 0), (2, 3, 31), (-3, 22, 5)]
+    tiles = []
+    for k, shape in enumerate(shapes):
+        bv.compute(
+            bv.open(rng.integers(0, 99, shape, "u1")).to(tmp_path / f"{k}.zarr"), runner=None
+        )
+        tiles.append(bv.open(tmp_path / f"{k}.zarr"))
+    voxels, sweeps = [], []
+    compare, compared = of_tiles._shift_of, of_tiles.TilePairs._compared
+    monkeypatch.setattr(
+        of_tiles,
+        "_shift_of",
+        lambda a, b, *more: [voxels.append(max(a.size, b.size)), compare(a, b, *more)][1],
+    )
+    monkeypatch.setattr(
+        of_tiles.TilePairs,
+        "_compared",
+        lambda self, k, box, factors: [sweeps.append(box), compared(self, k, box, factors)][1],
+    )
+    for limit in (1 << 20, 300):  # planes together, and one by one and downsampled
+        monkeypatch.setattr(of_tiles, "_MAX_PLANE", limit)
+        plain = of_tiles.needs_of_tiles(tiles, places, max_shift=4)
+        needs = of_tiles.needs_of_tiles(tiles, places, max_shift=4, model="slices")
+        voxels.clear()
+        sweeps.clear()
+        with pytest.warns(UserWarning, match="no link"):  # places are as given
+            bv.register_tiles(tiles, places, max_shift=4, model="slices")
+        assert needs.planes == (len(voxels), sum(voxels))
+        assert plain.planes == (0, 0) and plain.compared_in_all == needs.compared_in_all
+        boxes = sweeps[1:]  # without the one of the plan
+        assert needs.runs == len(boxes)
+        read = sum(np.prod([s.stop - s.start for s in box]) for box in boxes)
+        largest = max(np.prod([s.stop - s.start for s in box]) for box in boxes[: plain.runs])
+        assert needs.sweeps * largest == pytest.approx(read)
+        assert needs.nanoseconds > plain.nanoseconds + 1000 * sum(voxels)

@@ -40,11 +40,6 @@ def tile_source(node: Node, space: Space, what: str, arrays: dict[str, Source]) 
     """
     if isinstance(node, SourceNode):
         return node.source
-    if space.times:
-        raise ValueError(
-            f"{what} is computed ({node.name}) and has time points; fuse each time point separately, or "
-            "write the tile first and open the result"
-        )
     _check(node, what)
     sink: Any = _NO_BOX
     program = _with_sources(
@@ -60,9 +55,11 @@ def tile_source(node: Node, space: Space, what: str, arrays: dict[str, Source]) 
         shape=node.shape,
         dtype=node.dtype,
         chunk=(min(z, node.shape[0]), min(y, node.shape[1]), min(x, node.shape[2])),
-        space=replace(space, leading=(), channels=()),
+        space=space.with_leading(space.times, False, ()),
         reader=reader,
         encoded=any(s.encoded for s in stored),
+        leading=(space.times,) if space.times else (),
+        leading_chunk=(1,) if space.times else (),
     )
 
 
@@ -146,6 +143,16 @@ class ComputedReader:
                 _known.clear()
             _known[key] = _needs_of(self.program, shape)
         return _known[key]
+
+    def along_time(self, at: int | tuple[int, int]) -> ComputedReader:
+        """Return the reader of a time point, or a range of them; all share the arrays without time."""
+
+        def taken(source: Source) -> Source:
+            if "t" not in source.space.leading:
+                return source
+            return source.point("t", at) if isinstance(at, int) else source.span("t", *at)
+
+        return replace(self, program=_with_sources(self.program, taken))
 
     def moved(self, move: Callable[[Spec], Spec]) -> ComputedReader:
         moved = _with_sources(self.program, lambda s: s.moved(s.name, move))

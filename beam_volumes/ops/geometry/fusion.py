@@ -156,7 +156,7 @@ def fuse(
     need seven floating-point numbers for each voxel that is read, which the plan includes.
 
     All time points have one shape, which covers the tiles of all of them. A mask is used for all
-    channels and time points of its tile.
+    channels and time points of its tile. Each time point reads, or computes, its own parts of tiles.
 
     Each block computes the parts of computed tiles that it needs, with their halos, in one thread.
     The voxels are the same as of tiles that were written first. Filters with large halos are

@@ -334,6 +334,11 @@ class FramesReader(ForwardingReader):
     def inner(self) -> TilesReader:
         return self.point(0)
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Everything that is read, with all time points."""
+        return self.whole.sources
+
     def point(self, at: int) -> TilesReader:
         """Return the reader of a time point."""
         t = self.times[0] + at

@@ -73,6 +73,8 @@ _BYTES, _BLOCK_BYTES = 128, 320
 #: what overlaps of tiles need in addition: phase correlation at their full size.
 COSTS = {"translation": (500, 550), "rigid": (800, 1900), "affine": (850, 4000)}
 _OVERLAP_COST = 600
+#: Rough nanoseconds of one core for each slice of tiles, of any size.
+_PLANE_COST = 3_000_000
 #: Voxels per block of sums.
 _BLOCK = 1 << 16
 
@@ -138,6 +140,7 @@ class Needs:
     ndim: int = 2  #: Axes of an image
     compared_in_all: int = 0  #: Voxels of all pairs
     runs: int = 1  #: The number of sweeps of any size
+    planes: tuple[int, int] = (0, 0)  #: Slices that are compared afterwards, and their voxels
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     @property
@@ -157,7 +160,9 @@ class Needs:
     def nanoseconds(self) -> int:
         """Rough nanoseconds of one core to compare all pairs."""
         cost = COSTS[self.model][self.ndim > 2] + (_OVERLAP_COST if self.is_interleaved else 0)
-        return cost * self.compared_in_all
+        count, voxels = self.planes
+        of_planes = (COSTS["translation"][0] + _OVERLAP_COST) * voxels + _PLANE_COST * count
+        return cost * self.compared_in_all + of_planes
 
     @property
     def occupied(self) -> int:
@@ -458,8 +463,16 @@ def _overlap(
 def correlation_of(a: np.ndarray, b: np.ndarray) -> float:
     """Return Pearson's correlation; 0 if one of the arrays is constant."""
     a, b = a - a.mean(dtype=np.float64), b - b.mean(dtype=np.float64)
-    norm = float(np.sqrt(np.vdot(a, a) * np.vdot(b, b)))
-    return float(np.vdot(a, b)) / norm if norm > 0 else 0.0
+    norm = math.sqrt(_inner(a, a) * _inner(b, b))
+    return _inner(a, b) / norm if norm > 0 else 0.0
+
+
+def _inner(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the sum of products in this thread.
+
+    `numpy.vdot` may use the threads of BLAS: their number changes bits, and they wait for busy cores.
+    """
+    return float(np.einsum("i,i->", a.ravel(), b.ravel(), dtype=np.float64))
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> tuple[float, int]:
@@ -514,10 +527,10 @@ def evidence_of(
     if not whole.any():
         return 0.0
     one, other = ((x - np.average(x, weights=whole)) * whole for x in (a, b))
-    floors = [_MIN_NOISE * v * float(np.vdot(whole, whole)) for v in variances]
-    product, sides = float(np.vdot(one, other)), []
+    floors = [_MIN_NOISE * v * _inner(whole, whole) for v in variances]
+    product, sides = _inner(one, other), []
     for axis, n in enumerate(a.shape):
-        slope = float(np.vdot(np.diff(one, axis=axis), np.diff(other, axis=axis)))
+        slope = _inner(np.diff(one, axis=axis), np.diff(other, axis=axis))
         scale = math.sqrt(abs(product / slope)) if slope else math.inf
         sides.append(math.ceil(min(n, max(_LEFT_OUT * max(a.shape), _LEFT_OUT_SCALES * scale))))
     shared = one * other

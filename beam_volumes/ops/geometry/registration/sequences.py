@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +28,7 @@ from beam_volumes.ops.geometry.registration.images import (
 )
 from beam_volumes.ops.geometry.registration.keypoints import SIDE, Keypoints, matched
 from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
-from beam_volumes.ops.geometry.registration.trends import Trend
+from beam_volumes.ops.geometry.registration.trends import Trend, check_trend
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrix_columns
 from beam_volumes.ops.geometry.validity import check_mask, marked_volume, nodata_of, opened_mask
@@ -273,9 +273,16 @@ class Slices:
         return self.pairs.links(lambda k: planes[k - first], range(first, stop))
 
 
-def needs_of_slices(stack: Volume, *, prior: Any = None, **given: Any) -> Needs:
-    """Return what `register_slices` needs; a table ``prior`` may not exist yet."""
-    slices = Slices.of(stack, "register_slices", **_with_defaults(register_slices, given))
+def needs_of_slices(
+    stack: Volume, *, prior: Any = None, pending: Collection[str] = (), **given: Any
+) -> Needs:
+    """Return what `register_slices` needs; ``pending`` are paths of tables that do not exist yet."""
+    found = _with_defaults(register_slices, given)
+    if isinstance(prior, str) and prior in pending:
+        check_trend(found["trend"], prior, "register_slices")
+    else:
+        found["prior"] = prior
+    slices = Slices.of(stack, "register_slices", **found)
     return _needs_of(slices.thin, slices.pairs)
 
 

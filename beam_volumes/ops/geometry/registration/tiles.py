@@ -36,7 +36,7 @@ from beam_volumes.ops.geometry.registration.images import (
     with_evidence,
 )
 from beam_volumes.ops.geometry.registration.links import Placed, connected, corners, placed
-from beam_volumes.ops.geometry.registration.wobble import SliceLinks, movements
+from beam_volumes.ops.geometry.registration.wobble import SliceLinks, movements, of_whole_tiles
 from beam_volumes.ops.geometry.transforms import matrices_of, matrix_columns
 from beam_volumes.ops.geometry.validity import marked_volume, masks_of, nodata_of
 from beam_volumes.ops.parameters import checks as par
@@ -134,7 +134,7 @@ def register_tiles(
         tiles are then shifted together, including tiles without links. For ``model="slices"``,
         there is a row for each slice of each tile, with its numbers in ``tile`` and ``slice``, and
         its position in ``z``, ``y`` and ``x``. ``links`` is the number of slices of other tiles to
-        which it is linked.
+        which it is linked by links that are used.
     pairs : ComputedTable
         A row for each pair of tiles, ``a`` and ``b``, that should overlap. ``shift_z``, ``shift_y``
         and ``shift_x`` are their measured distance along each axis at the centre of the overlap.
@@ -179,8 +179,13 @@ def register_tiles(
     slice of the other tile, within ``max_shift``. A link of two slices needs ``min_quality`` and a
     probability of chance of less than one in a million. The movements of all slices are solved
     together. How much successive slices move alike follows from the links. Slices without links
-    follow their neighbours to this degree, and otherwise their tile. Movements that all tiles share
-    are not detected: each is divided among the tiles of an overlap. The tile ``reference`` does not
+    follow their neighbours to this degree, and otherwise their tile. A link that differs much from
+    the links of next slices is only used if others confirm it. A tile without links is placed by
+    the links of its slices, which may match although the whole tile does not. If more than two
+    fifths of the links of a tile contradict the others, its slices have the translation of the
+    tile, with a warning. Up to about 30 % of all links may be wrong. Between two tiles of a few
+    slices, nothing confirms a link, so a wrong one may be used. Movements that all tiles share are
+    not detected: each is divided among the tiles of an overlap. The tile ``reference`` does not
     wobble.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
@@ -233,7 +238,7 @@ def register_tiles(
     quality = check_quality(min_quality, "register_tiles")
     if has_slices:
         every.check_slices()
-    needs = every.needs()
+    needs = every.needs(slices=has_slices)
     pairs = every.pairs
 
     def compared(one: Callable[[tuple[int, int]], Any]) -> list[Any]:
@@ -250,13 +255,21 @@ def register_tiles(
 
     found: dict[tuple[int, int], Link] = dict(zip(pairs, compared(every.link), strict=True))
     table, of_pairs = every.solved(found, quality)
-    lonely, unmoved = unlinked(table), list[int]()
+    lonely, unmoved, contradicted = unlinked(table), list[int](), list[int]()
     if has_slices:
         places = np.stack([np.asarray(table[a], np.float64) for a in "zyx"], axis=1)
         placed_tiles = replace(every, given=places)
         slices = compared(partial(placed_tiles.slice_links, min_quality=quality))
-        table = placed_tiles.table_of_slices(slices)
-        unmoved = [k for k in unlinked(table) if k not in lonely]
+        # A whole tile may match no other, because its slices do not match at one shift.
+        if lonely:
+            counts = [v.shape[0] for v in every.opened]
+            moved, slices = of_whole_tiles(counts, slices, set(lonely) - {reference})
+            places[:, 1:] += moved
+            placed_tiles = replace(every, given=places)
+        linked = {k for k, n in enumerate(placed_tiles.slices_linked(slices)) if n}
+        table, contradicted = placed_tiles.table_of_slices(slices)
+        unmoved = [k for k in range(len(places)) if k not in linked and k not in lonely]
+        lonely = [k for k in lonely if k not in linked]
     if len(every.opened) > 1 and lonely:
         shift = "" if reference is None else " except for the shift of all tiles"
         blank = _blank(found)
@@ -271,6 +284,13 @@ def register_tiles(
         warnings.warn(
             f"register_tiles: no link for any slice of {len(unmoved)} of {len(every.opened)} tiles, which "
             f"have one translation for all slices: {_numbers(unmoved)}",
+            stacklevel=outside(),
+        )
+    if contradicted:
+        warnings.warn(
+            f"register_tiles: links of slices contradict each other in {len(contradicted)} of "
+            f"{len(every.opened)} tiles, which have one translation for all slices: "
+            f"{_numbers(contradicted)}; raise min_quality, or lower max_shift",
             stacklevel=outside(),
         )
     return table, of_pairs
@@ -318,12 +338,9 @@ def needs_of_tiles(
         nodata=nodata,
         channel=channel,
     )
-    found = every.needs()
-    if not has_slices:
-        return found
-    every.check_slices()
-    twice = 2 * found.compared_in_all
-    return replace(found, sweeps=2 * found.sweeps, runs=2 * found.runs, compared_in_all=twice)
+    if has_slices:
+        every.check_slices()
+    return every.needs(slices=has_slices)
 
 
 def of_channel(tiles: Sequence[Volume], channel: Any, name: str) -> list[Volume]:
@@ -360,6 +377,30 @@ def unlinked(positions: ComputedTable) -> list[int]:
     if "tile" in positions.column_names:  # with a row for each slice
         links = np.bincount(np.array(positions["tile"].to_pylist(), int), links)
     return np.flatnonzero(links == 0).tolist()
+
+
+@dataclass(frozen=True)
+class _Planes:
+    """The slices of two tiles that are compared one by one."""
+
+    dz: int  #: The distance of the tiles along z, in slices
+    blocks: list[tuple[int, int]]  #: Slices of the first tile that are read together
+    near: tuple[slice, ...]  #: The box along y and x
+    far: tuple[slice, ...]  #: The same of the second tile
+    factors: np.ndarray  #: By which planes are downsampled
+    plane: int  #: The largest number of voxels of a plane that is compared
+
+    @property
+    def count(self) -> int:
+        """The number of slices."""
+        return self.blocks[-1][1] - self.blocks[0][0]
+
+    @property
+    def voxels(self) -> int:
+        """The voxels of both tiles that are read."""
+        return self.count * sum(
+            math.prod(s.stop - s.start for s in box) for box in (self.near, self.far)
+        )
 
 
 @dataclass(frozen=True)
@@ -603,25 +644,15 @@ class TilePairs:
     def slice_links(self, pair: tuple[int, int], *, min_quality: float) -> SliceLinks:
         """Compare the slices of two tiles at their positions."""
         i, j = pair
-        away = self.given[j] - self.given[i]
-        dz = round(away[0])
-        low, high = max(0, dz), min(self.opened[i].shape[0], self.opened[j].shape[0] + dz)
-        near, far = (box[1:] for box in self._boxes(i, j))
-        sizes = np.array([[s.stop - s.start for s in box] for box in (near, far)])
-        if (sizes <= 0).any():
+        over = self._planes(i, j)
+        if over is None:
             return SliceLinks.of([], [], [])
-        largest = sizes.max(axis=0)
-        factors = _factors(largest.tolist(), _MAX_PLANE)
+        near, far, factors, dz = over.near, over.far, over.factors, over.dz
+        away = self.given[j] - self.given[i]
         begun = np.array([a.start - b.start for a, b in zip(near, far, strict=True)])
         limits, expected = (self.limits[1:] + 0.5) / factors, (away[1:] - begun) / factors
-        # Slices of a chunk are read together, in the memory in which a plane and the overlap are compared.
-        plane = math.prod((-(-largest // factors)).tolist())
-        overlap = [high - low, *largest.tolist()]
-        share = math.prod((-(-np.array(overlap) // _factors(overlap))).tolist()) / plane
-        planes = max(1, int(_PLANES * (share - 1)), _MAX_PLANE // plane)
         ends, found, weights = list[tuple[int, int]](), list[np.ndarray](), list[float]()
-        for z in range(low, high, planes):
-            stop = min(z + planes, high)
+        for z, stop in over.blocks:
             blocks = [
                 np.asarray(
                     self._compared(k, (slice(z - d, stop - d), *box), np.array([1, *factors]))
@@ -639,8 +670,33 @@ class TilePairs:
         first = np.cumsum([0, *(v.shape[0] for v in self.opened)])
         return SliceLinks.of([(first[i] + a, first[j] + b) for a, b in ends], found, weights)
 
-    def table_of_slices(self, links: Sequence[SliceLinks]) -> ComputedTable:
-        """Return the table of the positions of all slices."""
+    def _planes(self, i: int, j: int) -> _Planes | None:
+        """Return the slices of two tiles that are compared, and their boxes; None if there are none."""
+        dz = round(self.given[j, 0] - self.given[i, 0])
+        low, high = max(0, dz), min(self.opened[i].shape[0], self.opened[j].shape[0] + dz)
+        near, far = (box[1:] for box in self._boxes(i, j))
+        sizes = np.array([[s.stop - s.start for s in box] for box in (near, far)])
+        if high <= low or (sizes <= 0).any():
+            return None
+        largest = sizes.max(axis=0)
+        factors = _factors(largest.tolist(), _MAX_PLANE)
+        # Slices of a chunk are read together, in the memory in which a plane and the overlap are compared.
+        plane = math.prod((-(-largest // factors)).tolist())
+        overlap = [high - low, *largest.tolist()]
+        share = math.prod((-(-np.array(overlap) // _factors(overlap))).tolist()) / plane
+        count = max(1, int(_PLANES * (share - 1)), _MAX_PLANE // plane)
+        blocks = [(z, min(z + count, high)) for z in range(low, high, count)]
+        return _Planes(dz, blocks, near, far, factors, plane)
+
+    def slices_linked(self, links: Sequence[SliceLinks]) -> list[int]:
+        """Return the number of ends of links in each tile."""
+        counts = [v.shape[0] for v in self.opened]
+        ends = np.concatenate([np.zeros((0, 2), int), *(one.ends for one in links)])
+        tiles = np.repeat(np.arange(len(counts)), counts)
+        return list(np.bincount(tiles[ends].ravel(), minlength=len(counts)).tolist())
+
+    def table_of_slices(self, links: Sequence[SliceLinks]) -> tuple[ComputedTable, list[int]]:
+        """Return the table of the positions of all slices, and the tiles that only have unused links."""
         import pyarrow
 
         counts = [v.shape[0] for v in self.opened]
@@ -648,14 +704,17 @@ class TilePairs:
         slices = np.concatenate([np.arange(n) for n in counts])
         places = self.given[tiles]
         places[:, 0] += slices
-        places[:, 1:] += movements(counts, links, self.reference)
-        ends = np.concatenate([np.zeros(0, int), *(one.ends.ravel() for one in links)])
+        moved, is_used = movements(counts, links, self.reference, self.limits[1:] + 0.5)
+        places[:, 1:] += moved
+        ends = np.concatenate([np.zeros((0, 2), int), *(one.ends for one in links)])[is_used]
         columns = {"tile": tiles, "slice": slices, **dict(zip("zyx", places.T, strict=True))}
-        columns["links"] = np.bincount(ends, minlength=len(tiles))
-        return ComputedTable(pyarrow.table(columns))
+        columns["links"] = np.bincount(ends.ravel(), minlength=len(tiles))
+        with_links = np.array(self.slices_linked(links)) > 0
+        without = np.bincount(tiles[ends].ravel(), minlength=len(counts)) == 0
+        return ComputedTable(pyarrow.table(columns)), np.flatnonzero(with_links & without).tolist()
 
-    def needs(self) -> Needs:
-        """Return what the comparison of all pairs needs."""
+    def needs(self, *, slices: bool = False) -> Needs:
+        """Return what the comparison of all pairs needs, and then of their ``slices``."""
         boxes, images = [], []  # that are read; that are compared
         for pair in self.pairs:
             both = self._boxes(*pair)
@@ -686,9 +745,10 @@ class TilePairs:
                 for size, (*_, factors) in zip(sizes, boxes, strict=True)
             ),
         )
+        planes = [p for pair in self.pairs if slices and (p := self._planes(*pair)) is not None]
         return Needs(
             self._compared(*boxes[largest]),
-            sum(voxels) / voxels[largest],
+            (sum(voxels) + sum(p.voxels for p in planes)) / voxels[largest],
             0,
             compared,
             len(self.pairs),
@@ -697,7 +757,8 @@ class TilePairs:
             model=self.model,
             ndim=len(self.limits),
             compared_in_all=sum(map(max, images[::2], images[1::2])),
-            runs=len(boxes),
+            runs=len(boxes) + 2 * sum(len(p.blocks) for p in planes),
+            planes=(sum(p.count for p in planes), sum(p.count * p.plane for p in planes)),
         )
 
     def _compared(self, k: int, box: tuple[slice, ...], factors: np.ndarray) -> Volume:

@@ -40,16 +40,8 @@ class Trend:
         name: str,
     ) -> Trend | None:
         """Parse the parameters; None if the slow movement is kept."""
-        if isinstance(trend, str) and trend not in ("keep", "remove"):
-            raise ValueError(
-                f'{name}: trend={trend!r} is not available; use "keep", "remove" or a number of slices'
-            )
+        check_trend(trend, prior, name)
         if trend == "keep":
-            if prior is not None:
-                raise ValueError(
-                    f'{name}: prior= replaces a trend, and trend="keep" has none; give trend= a number of '
-                    'slices, or "remove"'
-                )
             return None
         sigma = math.inf if trend == "remove" else par.positive(trend, "trend", name)
         given = None
@@ -86,6 +78,19 @@ class Trend:
             scale = self.spacing[:, None] / self.spacing
             turns = nearest_rotations(turns * scale) / scale
         return turns, smooth[:, n * n :]
+
+
+def check_trend(trend: Any, prior: Any, name: str) -> None:
+    """Refuse an unknown trend, and a prior without one."""
+    if isinstance(trend, str) and trend not in ("keep", "remove"):
+        raise ValueError(
+            f'{name}: trend={trend!r} is not available; use "keep", "remove" or a number of slices'
+        )
+    if prior is not None and trend == "keep":
+        raise ValueError(
+            f'{name}: prior= replaces a trend, and trend="keep" has none; give trend= a number of slices, '
+            'or "remove"'
+        )
 
 
 def smoothed(columns: np.ndarray, counts: np.ndarray, sigma: float) -> np.ndarray:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import lsqr
+from scipy.spatial import cKDTree
 
 from beam_volumes.ops.geometry.registration.links import factorized
 
@@ -22,6 +26,16 @@ _FIXED = 1e-4
 _MEDIAN_SQUARE = 0.4549
 #: Solutions with a decreasing scale of residuals, which ends at this many voxels.
 _STEPS, _SCALE = 8, 0.5
+#: A link with a smaller factor of its weight contradicts the solution.
+_MIN_FACTOR = 0.25
+#: Links of successive slices on each side, from which the next movement is expected.
+_WINDOW = 3
+#: Steps of expectation and maximization, and links of all pairs that each pair adds to its own.
+_EXPECTATIONS, _SHARED = 20, 4.0
+#: Movements of at least this share of the deviation of any wrong link do not differ from wrong links.
+_MAX_SHARE = 0.7
+#: The share of the links of a tile that must agree with the solution.
+_MIN_AGREEING = 0.6
 
 
 @dataclass(frozen=True)
@@ -47,20 +61,126 @@ class SliceLinks:
 
 
 def movements(
-    counts: Sequence[int], links: Sequence[SliceLinks], fixed: int | None = None
-) -> np.ndarray:
-    """Return the movement of each slice of all tiles, (slices, 2); tiles have ``counts`` of slices.
+    counts: Sequence[int],
+    links: Sequence[SliceLinks],
+    fixed: int | None,
+    reach: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the movement of each slice of all tiles, (slices, 2), and which links agree with them.
 
-    Without links, slices follow their neighbours as far as the movements of successive slices are alike.
+    Tiles have ``counts`` of slices. Without links, slices follow their neighbours as far as the movements of
+    successive slices are alike. ``reach`` is the largest difference of a link along both axes.
     """
     # The movements of a tile are an autoregressive process of order 1. The correlation of successive slices
     # follows from all links, and the deviation, too. A single tile of many may wobble: its own links show
     # this if the deviation is much larger. The mean of the solution is the most probable movement, so slices
     # without links have at most the expected error of the tile's own position.
+    #
+    # A wrong link that no other link contradicts would move its slices, with a residual of 0. Links that are
+    # probably wrong are therefore left out, unless others confirm them. If most links of a tile contradict
+    # the solution, the tile does not move.
     total = sum(counts)
+    ends = np.concatenate([np.empty((0, 2), int), *(one.ends for one in links)])
+    away = np.concatenate([np.empty((0, 2)), *(one.away for one in links)])
+    errors = np.concatenate([np.empty(0), *(one.errors for one in links)])
+    if not len(ends):
+        return np.zeros((total, 2)), np.zeros(0, bool)
     links = [one for one in links if len(one.ends)]
-    if not links:
-        return np.zeros((total, 2))
+    of_tile = np.repeat(np.arange(len(counts)), counts)
+    rows = np.arange(len(ends))
+    signs = np.ones(len(ends))
+    differences = sparse.coo_matrix(
+        (np.concatenate([-signs, signs]), (np.tile(rows, 2), ends.T.ravel())), (len(ends), total)
+    ).tocsr()
+    right = _probabilities(links, reach)
+    still = np.arange(len(counts)) == fixed
+    tried = np.ones(len(ends), bool)
+    while True:
+        likely = tried & (right > 0.5)
+        if not likely.any():
+            return np.zeros((total, 2)), likely
+        prior = _prior(counts, _chosen(links, likely), still)
+
+        def solved(factors: np.ndarray, prior: sparse.dia_matrix = prior) -> np.ndarray:
+            weights = factors / errors**2
+            normal = differences.T @ sparse.diags(weights) @ differences + prior.T @ prior
+            return np.asarray(
+                factorized(normal.tocsc()).solve(differences.T @ (weights[:, None] * away))
+            )
+
+        found = solved(1.0 * likely)
+        likely |= tried & _confirmed(ends, away, found, ~likely & tried)
+        scale = np.inf
+        for _ in range(_STEPS):
+            residuals = np.linalg.norm(differences @ found - away, axis=1)
+            scale = max(_SCALE, min(residuals[likely].max(), scale) / 2)
+            factors = 1 / (1 + (residuals / np.where(likely, scale, _SCALE)) ** 2) ** 2
+            # A link that is probably wrong must not pull slices towards it.
+            factors *= tried & (likely | (factors >= _MIN_FACTOR))
+            found = solved(factors)
+        residuals = np.linalg.norm(differences @ found - away, axis=1)
+        agreeing = tried & (factors >= _MIN_FACTOR) & (residuals <= _SCALE)
+        of_ends = of_tile[ends]
+        every, some = (
+            np.bincount(of_ends[which].ravel(), minlength=len(counts))
+            for which in (tried, agreeing)
+        )
+        wrong = (some < _MIN_AGREEING * every) & ~still
+        if not wrong.any():
+            return found, agreeing
+        # The links of the tile with most wrong links may also be most wrong links of its neighbours.
+        shares = np.where(wrong, some / np.maximum(every, 1), np.inf)
+        worst = shares == shares.min()
+        still = still | worst
+        tried = tried & ~worst[of_ends].any(axis=1)
+
+
+def of_whole_tiles(
+    counts: Sequence[int], links: Sequence[SliceLinks], tiles: Collection[int]
+) -> tuple[np.ndarray, list[SliceLinks]]:
+    """Return movements of some ``tiles`` by the medians of links, (tiles, 2), and the links after them."""
+    of_slice = np.repeat(np.arange(len(counts)), counts)
+    pairs = [of_slice[one.ends[0]] if len(one.ends) else None for one in links]
+    is_free = np.isin(np.arange(len(counts)), list(tiles))
+    known = [
+        (pair, np.median(one.away, axis=0), math.sqrt(len(one.ends)))
+        for pair, one in zip(pairs, links, strict=True)
+        if pair is not None and is_free[pair].any()
+    ]
+    moved = np.zeros((len(counts), 2))
+    if not known:
+        return moved, list(links)
+    heavy = np.array([weight for _, _, weight in known])
+    rows = np.tile(np.arange(len(known)), 2)
+    columns = np.array([pair for pair, _, _ in known]).T.ravel()
+    shape = len(known), len(counts)
+    matrix = sparse.coo_matrix((np.concatenate([-heavy, heavy]), (rows, columns)), shape).tocsc()
+    # The smallest solution: tiles that only link to each other keep their mean.
+    for axis in range(2):
+        wanted = heavy * [away[axis] for _, away, _ in known]
+        moved[is_free, axis] = lsqr(matrix[:, is_free], wanted, atol=1e-10, btol=1e-10)[0]
+    after = [
+        one if pair is None else replace(one, away=one.away - (moved[pair[1]] - moved[pair[0]]))
+        for pair, one in zip(pairs, links, strict=True)
+    ]
+    return moved, after
+
+
+def _chosen(links: Sequence[SliceLinks], which: np.ndarray) -> list[SliceLinks]:
+    """Return some of all links."""
+    starts = np.cumsum([0, *(len(one.ends) for one in links)])
+    parts = [which[a:b] for a, b in itertools.pairwise(starts.tolist())]
+    return [
+        SliceLinks(one.ends[part], one.away[part], one.errors[part])
+        for one, part in zip(links, parts, strict=True)
+        if part.any()
+    ]
+
+
+def _prior(
+    counts: Sequence[int], links: Sequence[SliceLinks], still: np.ndarray
+) -> sparse.dia_matrix:
+    """Return the matrix of expected movements without links."""
     first = np.cumsum([0, *counts])[:-1]
     of_tile = np.repeat(np.arange(len(counts)), counts)
     correlation = _correlation(links)
@@ -73,29 +193,84 @@ def movements(
     deviation = np.where(own > _LARGER * usual, own, usual)[of_tile]
     step = 1 / (deviation * np.sqrt(1 - correlation**2))
     step[first] = 1 / deviation[first]
-    if fixed is not None:
-        step[of_tile == fixed] = 1 / _FIXED
+    step[still[of_tile]] = 1 / _FIXED
     before = -correlation * step
     before[first] = 0.0
-    prior = sparse.diags([step, before[1:]], [0, -1])
-    ends = np.concatenate([one.ends for one in links])
-    away = np.concatenate([one.away for one in links])
-    errors = np.concatenate([one.errors for one in links])
-    rows = np.arange(len(ends))
-    signs = np.ones(len(ends))
-    differences = sparse.coo_matrix(
-        (np.concatenate([-signs, signs]), (np.tile(rows, 2), ends.T.ravel())), (len(ends), total)
-    ).tocsr()
-    found, factors = np.zeros((total, 2)), signs
-    scale = np.inf
-    for _ in range(_STEPS):
-        weights = factors / errors**2
-        normal = differences.T @ sparse.diags(weights) @ differences + prior.T @ prior
-        found = factorized(normal.tocsc()).solve(differences.T @ (weights[:, None] * away))
-        residuals = np.linalg.norm(differences @ found - away, axis=1)
-        scale = max(_SCALE, min(residuals.max(), scale) / 2)
-        factors = 1 / (1 + (residuals / scale) ** 2) ** 2
-    return np.asarray(found)
+    return sparse.diags([step, before[1:]], [0, -1])
+
+
+def _probabilities(links: Sequence[SliceLinks], reach: np.ndarray) -> np.ndarray:
+    """Return the probability that each link is right, from the other links of its pair.
+
+    Right links have normal differences from the links of next slices. Wrong ones are anywhere within reach.
+
+    A. P. Dempster, N. M. Laird and D. B. Rubin, "Maximum likelihood from incomplete data via the EM
+    algorithm", Journal of the Royal Statistical Society B 39, 1977.
+    """
+    squares = [_squares(one.away) for one in links]
+    largest = _MAX_SHARE * float(np.mean(2 * reach + 1)) / math.sqrt(12)
+    density = 1 / float(np.prod(2 * reach + 1))
+    usual = _fitted(np.concatenate(squares), density, None)
+    found = []
+    for own in squares:
+        variance, share = _fitted(own, density, usual)
+        right = _right(own, density, variance, share)
+        found.append(right * (max(variance, usual[0]) < largest**2))
+    return np.concatenate(found)
+
+
+def _squares(away: np.ndarray) -> np.ndarray:
+    """Return the squared distance of each movement from the median of those next to it, and of two zeros."""
+    padded = np.pad(away, ((_WINDOW, _WINDOW), (0, 0)), constant_values=np.nan)
+    near = [
+        padded[_WINDOW + k : _WINDOW + k + len(away)] for k in range(-_WINDOW, _WINDOW + 1) if k
+    ]
+    still = np.zeros(away.shape)  # the mean movement of a tile; a single neighbour may be wrong
+    expected = np.nanmedian(np.stack([*near, still, still]), axis=0)
+    return np.asarray(((away - expected) ** 2).sum(axis=1))
+
+
+def _fitted(
+    squares: np.ndarray, density: float, usual: tuple[float, float] | None
+) -> tuple[float, float]:
+    """Return the variance of right movements along an axis, and their share; few are as ``usual``."""
+    variance = max(float(np.median(squares)) / (2 * math.log(2)), _MIN_DEVIATION**2)
+    share = 0.8
+    shared = 0.0 if usual is None else _SHARED
+    if usual is not None and len(squares) < _SHARED:
+        variance, share = usual
+    for _ in range(_EXPECTATIONS):
+        right = _right(squares, density, variance, share)
+        own, weight = usual or (variance, share)
+        variance = (float(right @ squares) + 2 * shared * own) / (
+            2 * max(float(right.sum()) + shared, 1e-9)
+        )
+        variance = max(variance, _MIN_DEVIATION**2)
+        share = (float(right.sum()) + shared * weight) / (len(squares) + shared)
+        share = min(max(share, 0.01), 0.99)
+    return variance, share
+
+
+def _right(squares: np.ndarray, density: float, variance: float, share: float) -> np.ndarray:
+    """Return the probability of movements to be right."""
+    normal = share * np.exp(-squares / (2 * variance)) / (2 * math.pi * variance)
+    return np.asarray(normal / (normal + (1 - share) * density))
+
+
+def _confirmed(
+    ends: np.ndarray, away: np.ndarray, found: np.ndarray, which: np.ndarray
+) -> np.ndarray:
+    """Return which links move one of their slices to a place to which another such link moves it, too."""
+    numbers = np.flatnonzero(which)
+    i, j = ends[numbers].T
+    slices = np.concatenate([i, j])
+    places = np.concatenate([found[j] - away[numbers], found[i] + away[numbers]])
+    spacing = 4 * (abs(places).max(initial=0.0) + 1)
+    tree = cKDTree(np.column_stack([spacing * slices, places]))
+    alike = tree.query_pairs(_SCALE, output_type="ndarray")
+    result = np.zeros(len(ends), bool)
+    result[np.tile(numbers, 2)[alike.ravel()]] = True
+    return result
 
 
 def _deviation(links: Sequence[SliceLinks]) -> float:
