@@ -264,8 +264,7 @@ def watershed_affinities(
         min_size = par.whole_number(min_size, "min_size", name)
     edges = kernel_input(affinities)
     nodes = edges.nodes
-    how = nodes[0].shape, edges.dtype, float(low)
-    choices = StageNode.of(ByAffinity(f"{name} ascent", _BYTE, *how), nodes)
+    choices = StageNode.of(ByAffinity(f"{name} ascent", _BYTE, nodes[0].shape, float(low)), nodes)
     if high is None:
         codes = StageNode.of(Codes(f"{name} links", _BYTE), (choices,))
     else:
@@ -294,7 +293,7 @@ def basins_of(
     """
     if roles is None:
         roles = ((heights == heights) | True).astype(np.uint8)
-    way = ByHeight(f"{name} descent", _BYTE, heights.node.shape, heights.dtype, remedy)
+    way = ByHeight(f"{name} descent", _BYTE, heights.node.shape, remedy)
     choices = StageNode.of(way, (heights.node, roles.node))
     marker_nodes = () if marked is None else (_as_integers(marked).node,)
     return _basins(name, StageNode.of(Codes(f"{name} links", _BYTE), (choices, *marker_nodes)))

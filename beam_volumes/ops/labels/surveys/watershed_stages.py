@@ -12,6 +12,8 @@ from beam_volumes.kernels.labels import watershed as kernels
 from beam_volumes.kernels.scratch import Scratch, arrays
 from beam_volumes.sweep.stage import Block, Padding, Stage
 
+#: Of scratch in plans: kernels use the dtype of heights or affinities.
+_WIDEST = np.dtype(np.float64)
 _AROUND: Halo = ((1, 1), (1, 1), (1, 1))
 _BEFORE: Halo = ((1, 0), (1, 0), (1, 0))
 _AFTER: Halo = ((0, 1), (0, 1), (0, 1))
@@ -22,7 +24,6 @@ class ByHeight(Stage):
     """The edge that each voxel follows, from heights and roles."""
 
     shape: Triple  #: The shape of the volume.
-    heights: np.dtype  #: The dtype of heights.
     remedy: str = ""  #: A remedy for NaN, in addition to replacing it.
 
     compiled = True
@@ -30,14 +31,15 @@ class ByHeight(Stage):
     halos = (_AROUND, _AROUND)
 
     def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
-        return kernels.choose_by_height.scratch(rows, cols, depth, self.heights)  # type: ignore[no-any-return]
+        return kernels.choose_by_height.scratch(rows, cols, depth, _WIDEST)  # type: ignore[no-any-return]
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         heights, roles = (b.as_rows for b in inputs)
         where = y0, y1, out.cols, out.start, self.shape
-        scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
+        needs = kernels.choose_by_height.scratch
+        scratch = arrays(needs(y1 - y0, out.cols, out.depth, heights.lines.dtype))
         if kernels.choose_by_height(heights, roles, out.as_rows, *where, scratch):
             raise ValueError(f"{self.name}: the volume has NaN voxels; {self.remedy}replace them")
 
@@ -47,7 +49,6 @@ class ByAffinity(Stage):
     """The edge that each voxel follows, from affinities across z, y and x."""
 
     shape: Triple  #: The shape of the volume.
-    affinities: np.dtype  #: Their dtype.
     low: float
 
     compiled = True
@@ -55,14 +56,15 @@ class ByAffinity(Stage):
     halos = (_AFTER, _AFTER, _AFTER)
 
     def scratch(self, rows: int, cols: int, depth: int) -> Scratch:
-        return kernels.choose_by_affinity.scratch(rows, cols, depth, self.affinities)  # type: ignore[no-any-return]
+        return kernels.choose_by_affinity.scratch(rows, cols, depth, _WIDEST)  # type: ignore[no-any-return]
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         z, y, x = (b.as_rows for b in inputs)
         where = y0, y1, out.cols, out.start, self.shape
-        scratch = arrays(self.scratch(y1 - y0, out.cols, out.depth))
+        needs = kernels.choose_by_affinity.scratch
+        scratch = arrays(needs(y1 - y0, out.cols, out.depth, z.lines.dtype))
         kernels.choose_by_affinity(z, y, x, self.low, out.as_rows, *where, scratch)
 
 
