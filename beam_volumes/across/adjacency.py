@@ -148,21 +148,21 @@ def adjacency(
     places = labels, under, (values[0], values[1], values[2]), values_under, own
     scratch = allocated(kernels.scratch_of(labels.shape[2]))
     widths = 3 if "faces" in arrays else 0, width, max(0, edges.size - 1)
-    rows, at = _room(_FIRST_ROOM, *widths), (0, 2, 0, 0)
+    rows, at = [*_room(_FIRST_ROOM, *widths)], (0, 2, 0, 0)
     while True:
         table = np.zeros(2 * len(rows[0]), np.int32)
         kernels.fill(table, rows[0], at[3])
         at = kernels.faces(*places, at, (*how, table, *rows), scratch)
+        del table
         if at[0] == labels.shape[0] * labels.shape[1]:
             break
-        for before, after in zip(rows, larger := _room(4 * len(rows[0]), *widths), strict=True):
-            after[: at[3]] = before
-        rows = larger
-    pairs, *others = (array[: at[3]] for array in rows)
-    order = _order(pairs, None)
-    faces, count, extremes, cells, bins = (array[order] for array in others)
+        for k in range(len(rows)):
+            rows[k] = _grown(rows[k], at[3])
+    order = _order(rows[0][: at[3]], None)
+    # The arrays have room for more pairs: each is released when it was copied.
+    pairs, faces, count, extremes, cells, bins = (rows.pop(0)[: at[3]][order] for _ in range(6))
     sums = Wide.of(cells, base // 32)
-    return Adjacency(pairs[order], faces, count, extremes, sums, bins).only(arrays)
+    return Adjacency(pairs, faces, count, extremes, sums, bins).only(arrays)
 
 
 #: Pairs for which a block has room at first.
@@ -175,6 +175,13 @@ def _room(pairs: int, faces: int, digits: int, bins: int) -> tuple[np.ndarray, .
     extremes = np.empty((pairs, 2))
     of_pairs = np.empty((pairs, 2), np.uint64), np.empty((pairs, faces), np.int64)
     return *of_pairs, np.empty(pairs, np.int64), extremes, *whole
+
+
+def _grown(array: np.ndarray, pairs: int) -> np.ndarray:
+    """An array with room for four times as many pairs, and those that were found."""
+    larger = np.empty((4 * len(array), *array.shape[1:]), array.dtype)
+    larger[:pairs] = array[:pairs]
+    return larger
 
 
 def _order(pairs: np.ndarray, kind: Literal["stable"] | None = "stable") -> np.ndarray:

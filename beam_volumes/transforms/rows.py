@@ -38,6 +38,12 @@ def rows_of(columns: Mapping[str, np.ndarray]) -> beam.PTransform:
 
 def _rows(batch: Mapping[str, np.ndarray]) -> Iterator[beam.Row]:
     names = [field_of(name) for name in batch]
+    for name, column in batch.items():
+        if column.dtype == np.uint64 and column.max(initial=0) > np.iinfo(np.int64).max:
+            raise ValueError(
+                f"{name} {column.max()} is too large for rows of Beam, which have integers up to 2**63 - 1: "
+                "renumber labels by relabel_sequential, or write the table to a file by Compute"
+            )
     for values in zip(*(column.tolist() for column in batch.values()), strict=True):
         yield beam.Row(**dict(zip(names, values, strict=True)))
 

@@ -8,9 +8,10 @@ from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.across.rounds.agglomeration import Agglomeration
-from beam_volumes.across.rounds.cutting import Cutting
+from beam_volumes.across.rounds.cutting import Cutting, Marking
 from beam_volumes.across.rounds.flow import run
 from beam_volumes.base.geometry import Grid
+from tests.plan.test_plan import lazy
 
 SHAPES = [(256, 48, 48), (48, 112, 112)]
 
@@ -88,3 +89,29 @@ def test_plans_expect_about_the_memory_of_a_run(shape):
         size = survey.merge_size(Grid(shape, (16, 48, 48)))
         assert found / 3 < size.expected < 3 * found
         assert size.certain <= found <= size.maximum
+
+
+@pytest.mark.parametrize("linkage", ["mean", "max", "min"])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 5, 9), (8, 9, 10), (100_000,) * 3])
+def test_plans_expect_no_more_than_the_maximum(shape, linkage):
+    """Also if a volume has fewer voxels than usual tables have rows."""
+    volume = lazy(shape, chunks=tuple(min(64, n) for n in shape))
+    edges = bv.region_adjacency(bv.watershed(volume), affinities=bv.stack([volume] * 3))
+    merges = bv.agglomerate(edges, linkage, threshold=140)
+    for table in (merges, bv.cut(merges)):
+        size = table.barrier.survey.merge_size(Grid(shape, tuple(min(64, n) for n in shape)))
+        assert 0 < size.certain <= size.expected <= size.maximum
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 10**9, (1 << 53) + 1])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 5, 9), (10**9, 1, 1), (10**5,) * 3])
+def test_any_number_of_rows_has_an_expected_memory(rows, shape):
+    """Tables of the user have no volume, and rows of others are only estimated."""
+    agglomeration = Agglomeration("agglomerate", "mean", 0.5, 140.0, None, False)
+    marking = Marking("mark", np.dtype("u4"), ("label", "low", "high"))
+    for step, own in (
+        (agglomeration, [rows]),
+        (Cutting("cut", None), [rows]),
+        (marking, [7, rows]),
+    ):
+        assert 0 <= step.likely_bytes(own, shape) <= step.most_bytes(own)

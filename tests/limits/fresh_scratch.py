@@ -382,7 +382,7 @@ def labels_and_components():
     yield bv.regionprops_table(labels, em, properties=["minimum_position"])
     yield bv.regionprops_table(labels, real, properties=["moments_weighted"])
     yield bv.region_adjacency(labels)
-    yield bv.region_adjacency(labels, real, bins=16, range=(0, 256))
+    yield bv.region_adjacency(labels, real, bins=64, range=(0, 256))
     yield bv.contingency(labels, labels)
     yield bv.remove_small_objects(labels, 2)
     yield bv.relabel_sequential(labels)

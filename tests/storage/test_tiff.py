@@ -511,6 +511,30 @@ def test_damaged_xml_is_named_and_can_be_removed(tmp_path, part, damaged):
     np.testing.assert_array_equal(open_source(path).read(), x)
 
 
+def test_damaged_xml_does_not_matter_if_the_axes_are_known(tmp_path):
+    """Pages that are not a stack, descriptions of other programs, and texts with a tag of OME."""
+    x = voxels("u2", (3, 5, 7))
+    path = write(tmp_path / "a.ome.tif", x, ome=True, metadata={"axes": "TYX"})
+    damaged = tifffile.tiffcomment(path).replace("<Pixels", "<Pixels <")
+    one = {"metadata": None, "photometric": "minisblack"}
+    for k, (array, text, how, axes) in enumerate((
+        (x[0], damaged, one, "yx"),
+        (x[0], damaged[:-20], one, "yx"),
+        (x[0], damaged, {"metadata": {"axes": "YX"}}, "yx"),
+        (x.astype("u1").transpose(1, 2, 0), damaged, {**one, "photometric": "rgb"}, "cyx"),
+        (x, damaged, {"metadata": {"axes": "CYX"}}, "cyx"),
+        (x, "made of <OME> files: z < 3", one, "zyx"),
+        (x, '<MetaData>\n<prop value="<OME >"/></MetaData>', one, "zyx"),
+        (x, "ImageJ=1.53t\nimages=3\nframes=3\nInfo=<OME >\n", one, "tyx"),
+        (x, damaged.replace("OME", "OMERO"), one, "zyx"),
+    )):  # fmt: skip
+        path = write(tmp_path / f"{k}.tif", array, description=text.encode(), **how)
+        source = open_source(path)
+        assert "".join(source.space.leading + source.space.axes) == axes
+        want = array.transpose(2, 0, 1) if "photometric" in how and array.dtype == "u1" else array
+        np.testing.assert_array_equal(np.squeeze(source.read()), want)
+
+
 def test_a_damaged_tile_is_named(tmp_path):
     x = voxels("u2", (2, 64, 64))
     for compression in ("zlib", "zstd", "jpeg", "jpeg2000"):

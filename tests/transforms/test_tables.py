@@ -144,6 +144,22 @@ def test_filled_areas_of_holes_across_slabs(tmp_path, spacing):
         assert found[0]["area_filled"] == whole * one > found[0]["area"]
 
 
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (np.int32(-3), "the label -3 is negative; labels must be"),
+        (np.uint64(2**63 + 1), r"label 9223372036854775809 is too large .* by relabel_sequential"),
+    ],
+)
+@pytest.mark.parametrize("names", [["area"], ["area_filled"]])
+def test_labels_that_rows_cannot_have(tmp_path, label, message, names):
+    array = np.zeros((6, 7, 8), label.dtype)
+    array[4:] = label
+    read = bv.ReadSlabs(stored(tmp_path, array), depth=3)
+    with pytest.raises(Exception, match=message), beam.Pipeline("FnApiRunner") as p:
+        _ = p | read | bv.RegionTable(read, properties=names)
+
+
 def test_filled_areas_need_stored_labels(tmp_path):
     v = stored(tmp_path, np.ones((6, 7, 8), "u1"))
     read, names = bv.ReadSlabs(v, depth=3), ["area", "area_filled"]

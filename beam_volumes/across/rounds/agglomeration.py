@@ -212,14 +212,14 @@ def loads(
     >>> list(loads(1000, layers=64, open_layers=8, leaf=250, radix=4, levels=3))
     [(250.0, 0.5), (375.0, 0.3333333333333333)]
     """
-    rows = max(1, rows)
-    count = own = float(min(rows, max(leaf, rows / radix**levels)))
+    total = float(max(1, rows))  # an integer may be larger than its float
+    count = own = min(total, max(float(leaf), total / radix**levels))
     while True:
-        is_open = min(1.0, open_layers * rows / (layers * own))
+        is_open = min(1.0, open_layers * total / (layers * own))
         yield count, min(1.0, is_open * own / count)
-        if own >= rows:
+        if own >= total:
             return
-        above = min(float(rows), own * radix)
+        above = min(total, own * radix)
         count, own = above * min(1.0, is_open * (1 - own / above)), above
 
 

@@ -16,6 +16,7 @@ from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.typehints import Dict, Tuple, with_input_types
 
 from beam_volumes.across.rounds.flow import Key
+from beam_volumes.across.tables import as_labels
 from beam_volumes.base.geometry import Box, Grid, Halo
 from beam_volumes.base.space import Space
 from beam_volumes.base.text import counted
@@ -354,6 +355,8 @@ class _Measuring:
                 f"it has dtype {slab.data.dtype}, but labels must be integers: label it by "
                 "LabelSlabs"
             )
+        if self.any_labels:
+            as_labels(slab.data)  # refuses negative labels, which the source would convert
         steps = []
         for step in program.steps:
             if not isinstance(step.source, BlockSource):  # it reads a stored volume

@@ -118,8 +118,10 @@ class ChainSurvey(Survey):
         voxels, sizes = math.prod(grid.shape), [s.merge_size(grid) for s in self.sources]
         # The rows of stored tables are known.
         known = self._rows([s.most_rows(0) for s in self.sources])
-        likely = self._likely_bytes(grid, [s.likely_rows(voxels) for s in self.sources])
-        worst = self._rows([s.most_rows(voxels) for s in self.sources])
+        rows = [s.most_rows(voxels) for s in self.sources]
+        worst = self._rows(rows)
+        expected = [min(s.likely_rows(voxels), n) for s, n in zip(self.sources, rows, strict=True)]
+        likely = self._likely_bytes(grid, expected)
         return MergeSize(
             max(*(step.gathered_bytes(own) for step, own in known), *(s.certain for s in sizes)),
             max(likely, *(s.expected for s in sizes)),

@@ -324,7 +324,7 @@ def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
     files: Sequence[str] = ()
     if "<" in description:
         ome = Ome(description)
-        check_parsed(ome, description, file.name)
+        check_parsed(tiff, ome, description, file.name)
         files = ome.files
     if not tiff.filehandle.is_file:  # then tifffile opens no others
         return

@@ -14,12 +14,15 @@ from typing import Any
 import tifffile
 
 from beam_volumes.base.space import Space
+from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.metadata import Mark, parsed_xml
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.sources.axes import converted, unit_name
 
 #: The start of this package's line in an ImageJ description.
 MARK = "beam_volumes"
+#: Kinds of tifffile's series that are made of pages, without a description of their axes.
+_UNDESCRIBED = ("generic", "uniform")
 
 
 @dataclass(frozen=True)
@@ -172,13 +175,27 @@ class UnknownSchema(ValueError):
     """OME-XML has a schema that is not supported."""
 
 
-def check_parsed(ome: Ome, xml: str, name: str) -> None:
-    """Refuse OME-XML that cannot be parsed: the axes of the file's pages are unknown."""
-    if ome.error and re.search(r"<(?:\w+:)?OME[\s>]", xml):
-        raise VolumeError(
-            f"{name} has damaged OME-XML ({ome.error}), so the axes of its pages are unknown: write it "
-            'again, or remove the XML by tifffile.tiffcomment(path, "") to open the pages as a stack'
-        )
+def check_parsed(tiff: tifffile.TiffFile, ome: Ome, xml: str, name: str) -> None:
+    """Refuse OME-XML that cannot be parsed, if nothing else describes the axes of the file's pages."""
+    if not ome.error or not _is_ome(xml):
+        return
+    if all(len(s.pages) < 2 or s.kind not in _UNDESCRIBED for s in tiff.series):
+        return
+    raise VolumeError(
+        f"{printable(name)} has damaged OME-XML ({ome.error}), so the axes of its pages are unknown: write "
+        'it again, or remove the XML by tifffile.tiffcomment(path, "") to open the pages as a stack'
+    )
+
+
+def _is_ome(xml: str) -> bool:
+    """Whether a text is an XML document with the root OME, even if it cannot be parsed.
+
+    >>> _is_ome('<?xml version="1.0"?><!-- for OME --><OME a="<">'), _is_ome("made of <OME> files")
+    (True, False)
+    """
+    first = re.search(r"<([A-Za-z_][^\s/>]*)", xml)
+    is_document = xml.lstrip("\x00\ufeff \t\r\n").startswith("<")
+    return is_document and first is not None and first[1].rpartition(":")[2] == "OME"
 
 
 def check_schema(xml: str) -> None:
