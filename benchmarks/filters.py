@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/filters.py [part of a name]``. Contenders take turns; the fastest of three runs
 counts, and compilation does not. scikit-image uses one thread, and its time is divided by ours: two threads
-take half of ours each.
+take half of ours each. Rows that name OpenCV or SimpleITK compare with it instead, in one thread.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import peers
 import scipy.ndimage as ndi
 from skimage import (
     color,
@@ -95,6 +96,12 @@ def rows() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     blobs = {"min_sigma": 2, "max_sigma": 5, "threshold": 0.02}
     labels = ndi.label(stack > np.percentile(stack, 80))[0].astype("u4")
     mask = stack > np.median(stack)
+    rough = ndi.gaussian_filter(rng.random((64, 256, 256), "f4"), 1)
+    rough = ((rough - rough.min()) / np.ptp(rough) * 255).astype("u1")
+    markers = np.zeros(rough.shape, "u2")
+    markers.flat[rng.choice(rough.size, 300, replace=False)] = np.arange(1, 301)
+    wide_stack = rng.integers(0, 256, (64, 1024, 1024), dtype="u1")
+    turn = in_plane(wide_stack.shape, 30)
     names = {"np": np, "stack": stack, "noise": (stack * 255).astype("u1"), "wide": wide}
     names |= {"labels": labels.astype("i4"), "index": np.arange(1, labels.max() + 1)}
 
@@ -167,7 +174,24 @@ def rows() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
             lambda: np.asarray(bv.entropy(wide[:512, :512], footprint=morphology.disk(5))),
             lambda: filters.rank.entropy(wide[:512, :512], morphology.disk(5)),
         ),
+        "affine_transform in the plane 64 x 1024 x 1024, OpenCV by slice": (
+            lambda: np.asarray(bv.affine_transform(wide_stack, *turn)),
+            lambda: peers.affine_by_opencv(wide_stack, *turn),
+        ),
+        "watershed with markers 64 x 256 x 256, SimpleITK": (
+            lambda: np.asarray(bv.watershed(rough, markers)),
+            lambda: peers.watershed_by_sitk(rough, markers),
+        ),
     }  # fmt: skip
+
+
+def in_plane(shape: tuple[int, int, int], degrees: float) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix and offset that turn slices about their centres."""
+    angle = np.deg2rad(degrees)
+    matrix = np.eye(3)
+    matrix[1:, 1:] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    centre = (np.array(shape) - 1) / 2
+    return matrix, centre - matrix @ centre
 
 
 def computed(results: Any) -> list[Any]:

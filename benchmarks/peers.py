@@ -38,6 +38,26 @@ def gaussian_by_opencv(a: Array, sigma: float) -> Array:
     return cv2.sepFilter2D(flat.reshape(len(a), -1), cv2.CV_32F, one, weights, **how)
 
 
+def affine_by_opencv(a: Array, matrix: Array, offset: Array) -> Array:
+    """Slice by slice, for a matrix that keeps slices."""
+    import cv2
+
+    cv2.setNumThreads(1)
+    from_result = np.column_stack([matrix[:0:-1, :0:-1], offset[:0:-1]])
+    how = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    out = np.empty_like(a)
+    for plane, turned in zip(a, out, strict=True):
+        cv2.warpAffine(plane, from_result, plane.shape[::-1], turned, how)
+    return out
+
+
+def watershed_by_sitk(a: Array, markers: Array) -> Array:
+    import SimpleITK
+
+    marked = SimpleITK.GetImageFromArray(markers)
+    return of_sitk(SimpleITK.MorphologicalWatershedFromMarkers, a, marked, False)
+
+
 def hessian_eigenvalues(a: Array, sigma: float) -> Array:
     from skimage.feature import hessian_matrix, hessian_matrix_eigvals
 

@@ -1,5 +1,7 @@
 """Touching pairs from blocks against all faces of the whole volume, one by one."""
 
+import functools
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -107,3 +109,20 @@ def test_many_pairs():
         for k in range(3)
         for a, b in [(np.moveaxis(labels, k, 0)[1:], np.moveaxis(labels, k, 0)[:-1])]
     )
+
+
+@pytest.mark.parametrize("value", ["max", "mean", "upper"])
+def test_room_that_fills_at_any_face(monkeypatch, value):
+    """Faces are continued at the one across x, y or z without room, also with the plane before."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 60, (4, 7, 9)).astype(np.uint32)
+    voxels = random.random(labels.shape, np.float32)
+    boundary = (voxels[1:],) * 3 if value == "upper" else voxels[1:]
+    below = labels[0], None if value == "upper" else voxels[0]
+    find = functools.partial(
+        adj.adjacency, labels[1:], boundary, value, EDGES, core=(3, 6, 8), below=below
+    )
+    expected = find()
+    for room in (1, 2, 4, 8, 16, 32):
+        monkeypatch.setattr(adj, "_FIRST_ROOM", room)
+        assert_same_bits(adj.columns(find(), boundary=True), adj.columns(expected, boundary=True))

@@ -367,3 +367,13 @@ def test_rows_of_splines_fit_their_scratch():
         index, _ = x.taps(start, start + cols)
         inside = index[index >= 0]
         assert not inside.size or np.ptp(inside) < shape[0]
+
+
+def test_far_coordinates_need_the_whole_axis():
+    """They are rounded by several voxels, so windows that follow from them would be too small."""
+    v = bv.open(np.zeros((129, 26, 3), np.float32))
+    matrix = [[2, 0, 0], [0, -0.55, -0.83], [0, 0.83, -0.55]]
+    stage = bv.affine_transform(v, matrix, (1e17, -0.5, 0), mode="reflect").node.stage
+    wanted = (37, 38), (0, 26), (0, 3)
+    assert stage.needs(0, wanted) == (0, 129)
+    assert stage.needs(1, wanted) != (0, 129)

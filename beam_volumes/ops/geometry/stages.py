@@ -19,6 +19,8 @@ from beam_volumes.sweep.stage import Block, KernelStage, Regrid, digest
 
 #: More positions than any axis has.
 _ALL = 1 << 62
+#: Sums of coordinates up to this are rounded by less than a voxel.
+_EXACT = float(1 << 48)
 #: Boundary modes that mirror the volume.
 MIRRORED = ("reflect", "mirror", "grid-mirror")
 
@@ -263,6 +265,8 @@ class Affine(KernelStage, Regrid):
         n = self.of[axis]
         row = self.matrix[axis].tolist()
         ends = [(w * a, w * (b - 1)) for w, (a, b) in zip(row, wanted, strict=True) if w]
+        if max(map(abs, [self.offset[axis], *(v for end in ends for v in end)])) > _EXACT:
+            return 0, n
         # One more voxel, because bounds and coordinates are rounded in different orders.
         around = int(self.taps[axis]) // 2 if self.taps[axis] > 2 else 0
         lo = math.floor(sum(map(min, ends)) + self.offset[axis]) - 1 - around
