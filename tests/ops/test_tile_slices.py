@@ -354,8 +354,8 @@ def of_links(kind, grid, n, share, seed):
 def test_wrong_links_of_slices_are_not_worse_than_the_tile(kind, grid):
     """At 30 % of all links; right links alone move all slices, also of two tiles of two slices."""
     for n, share in itertools.product((2, 3, 16), (0, 0.3)):
-        if share and n < 16 and grid == (1, 2):
-            continue  # nothing tells which of two links is wrong
+        if share and grid == (1, 2):
+            continue  # without loops, a wrong link does not differ from a jump
         ours, tile = [], []
         for seed in range(8 if n < 16 else 3):
             links, moved = of_links(kind, grid, n, share, seed)
@@ -365,6 +365,53 @@ def test_wrong_links_of_slices_are_not_worse_than_the_tile(kind, grid):
             tile.append(((moved - moved.mean(axis=0)) ** 2).mean())
             assert len(used) == sum(len(one.ends) for one in links)
         assert np.mean(ours) < np.mean(tile) * (1 if share else 0.1)
+
+
+@pytest.mark.parametrize("grid", [(2, 2), (2, 3), (3, 3)])
+@pytest.mark.parametrize("kind", ["every", "alike", "steps", "one", "still"])
+def test_jumps_are_no_wrong_links(kind, grid):
+    """Loops confirm all of them, so all links are used; few wrong links change little."""
+    for n, seed in itertools.product((2, 5, 16, 40), range(2)):
+        rng = np.random.default_rng(seed)
+        links, moved = of_links("jitter", grid, n, 0, seed)
+        jumps = np.zeros(moved.shape)
+        turns = rng.uniform(0, 2 * np.pi, moved.shape[:2])
+        if kind == "alike":
+            turns[:] = turns[:, :1]
+        steps = 3 * np.stack([np.cos(turns), np.sin(turns)], axis=-1)
+        if kind == "one":
+            jumps[-1, n // 2] = 2 * steps[-1, n // 2]
+        elif kind != "still":
+            jumps[:, 3::4] = steps[:, 3::4]
+        if kind == "steps":
+            jumps = np.cumsum(jumps, axis=1)
+        jumps -= jumps.mean(axis=1, keepdims=True)
+        change = (jumps - moved).reshape(-1, 2)
+        for one in links:
+            one.away[:] += change[one.ends[:, 1]] - change[one.ends[:, 0]]
+        found, used = movements([n] * len(moved), links, None, np.array([8.0, 8.0]))
+        away = found.reshape(moved.shape) - jumps
+        assert used.all() and np.sqrt(((away - away.mean(axis=0)) ** 2).mean()) < 0.05
+        links[0].away[n // 2] += [5, -6]
+        found, used = movements([n] * len(moved), links, None, np.array([8.0, 8.0]))
+        away = found.reshape(moved.shape) - jumps
+        assert np.sqrt(((away - away.mean(axis=0)) ** 2).mean()) < 0.05
+        assert np.flatnonzero(~used).tolist() == [n // 2]
+
+
+def test_jumps_of_two_tiles_are_found():
+    """Nothing confirms or contradicts the links of two tiles that jump every fourth slice."""
+    for n in (16, 40):
+        links, moved = of_links("drift", (1, 2), n, 0, 0)
+        jumps = np.zeros(moved.shape)
+        jumps[:, 3::4] = np.random.default_rng(1).normal(0, 2, jumps[:, 3::4].shape)
+        jumps = np.cumsum(jumps, axis=1)
+        change = (jumps - moved).reshape(-1, 2)
+        links[0].away[:] += change[links[0].ends[:, 1]] - change[links[0].ends[:, 0]]
+        found, used = movements([n] * 2, links, None, np.array([8.0, 8.0]))
+        away = found.reshape(moved.shape) - jumps
+        away -= away.mean(axis=0)
+        assert used.all() and abs(away).max() < 0.3
 
 
 def test_tiles_with_links_that_contradict_each_other_do_not_move():

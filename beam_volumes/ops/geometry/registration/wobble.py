@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
-from scipy.spatial import cKDTree
 
 from beam_volumes.ops.geometry.registration.links import factorized
 
@@ -28,12 +27,17 @@ _MEDIAN_SQUARE = 0.4549
 _STEPS, _SCALE = 8, 0.5
 #: A link with a smaller factor of its weight contradicts the solution.
 _MIN_FACTOR = 0.25
+#: Links with residuals of at most this many expected errors do not contradict others, either.
+_ERRORS = 4.0
+#: The least probability and factor of a link that is compared with others, and the weight that keeps slices
+#: without links where they are.
+_MIN_RIGHT, _MIN_WEIGHT, _GROUND = 0.01, 1e-4, 1e-8
+#: The number of deviations from which a change of successive slices is a jump.
+_JUMP = 3.0
 #: Links of successive slices on each side, from which the next movement is expected.
 _WINDOW = 3
 #: Steps of expectation and maximization, and links of all pairs that each pair adds to its own.
 _EXPECTATIONS, _SHARED = 20, 4.0
-#: Movements of at least this share of the deviation of any wrong link do not differ from wrong links.
-_MAX_SHARE = 0.7
 #: The share of the links of a tile that must agree with the solution.
 _MIN_AGREEING = 0.6
 
@@ -76,63 +80,115 @@ def movements(
     # this if the deviation is much larger. The mean of the solution is the most probable movement, so slices
     # without links have at most the expected error of the tile's own position.
     #
-    # A wrong link that no other link contradicts would move its slices, with a residual of 0. Links that are
-    # probably wrong are therefore left out, unless others confirm them. If most links of a tile contradict
-    # the solution, the tile does not move.
+    # Only loops of links show that a link is wrong: between two tiles, a wrong link does not differ from a
+    # jump. The links that agree are therefore chosen without expected movements, which would reject jumps.
+    # If most links of a tile contradict each other, the tile does not move.
     total = sum(counts)
     ends = np.concatenate([np.empty((0, 2), int), *(one.ends for one in links)])
     away = np.concatenate([np.empty((0, 2)), *(one.away for one in links)])
     errors = np.concatenate([np.empty(0), *(one.errors for one in links)])
     if not len(ends):
         return np.zeros((total, 2)), np.zeros(0, bool)
-    links = [one for one in links if len(one.ends)]
-    of_tile = np.repeat(np.arange(len(counts)), counts)
-    rows = np.arange(len(ends))
-    signs = np.ones(len(ends))
-    differences = sparse.coo_matrix(
-        (np.concatenate([-signs, signs]), (np.tile(rows, 2), ends.T.ravel())), (len(ends), total)
-    ).tocsr()
-    right = _probabilities(links, reach)
+    of_ends = np.repeat(np.arange(len(counts)), counts)[ends]
+    right = _probabilities([one for one in links if len(one.ends)], reach)
     still = np.arange(len(counts)) == fixed
     tried = np.ones(len(ends), bool)
     while True:
-        likely = tried & (right > 0.5)
-        if not likely.any():
-            return np.zeros((total, 2)), likely
-        prior = _prior(counts, _chosen(links, likely), still)
-
-        def solved(factors: np.ndarray, prior: sparse.dia_matrix = prior) -> np.ndarray:
-            weights = factors / errors**2
-            normal = differences.T @ sparse.diags(weights) @ differences + prior.T @ prior
-            return np.asarray(
-                factorized(normal.tocsc()).solve(differences.T @ (weights[:, None] * away))
-            )
-
-        found = solved(1.0 * likely)
-        likely |= tried & _confirmed(ends, away, found, ~likely & tried)
-        scale = np.inf
-        for _ in range(_STEPS):
-            residuals = np.linalg.norm(differences @ found - away, axis=1)
-            scale = max(_SCALE, min(residuals[likely].max(), scale) / 2)
-            factors = 1 / (1 + (residuals / np.where(likely, scale, _SCALE)) ** 2) ** 2
-            # A link that is probably wrong must not pull slices towards it.
-            factors *= tried & (likely | (factors >= _MIN_FACTOR))
-            found = solved(factors)
-        residuals = np.linalg.norm(differences @ found - away, axis=1)
-        agreeing = tried & (factors >= _MIN_FACTOR) & (residuals <= _SCALE)
-        of_ends = of_tile[ends]
+        agreeing = _agreeing(total, ends, away, errors, right, tried)
         every, some = (
             np.bincount(of_ends[which].ravel(), minlength=len(counts))
             for which in (tried, agreeing)
         )
         wrong = (some < _MIN_AGREEING * every) & ~still
         if not wrong.any():
-            return found, agreeing
+            break
         # The links of the tile with most wrong links may also be most wrong links of its neighbours.
         shares = np.where(wrong, some / np.maximum(every, 1), np.inf)
         worst = shares == shares.min()
         still = still | worst
         tried = tried & ~worst[of_ends].any(axis=1)
+    if not agreeing.any():
+        return np.zeros((total, 2)), agreeing
+    prior = _prior(counts, _chosen(links, agreeing), still)
+    differences = _differences(total, ends[agreeing])
+    weights = 1 / errors[agreeing] ** 2
+    # Between two tiles, a link far from the expected movements counts little. Loops confirm jumps: changes
+    # may be much larger than normal there.
+    by_loops = _confirmed(total, ends[agreeing])
+    is_sure = np.zeros(total, bool)
+    is_sure[ends[agreeing][by_loops]] = True
+    may_jump = is_sure & np.append(False, is_sure[:-1])
+    factors, alike, scale = np.ones(len(weights)), np.ones(total), np.inf
+    for _ in range(_STEPS):
+        heavy = weights * factors
+        normal = differences.T @ sparse.diags(heavy) @ differences
+        normal = normal + prior.T @ sparse.diags(alike) @ prior
+        found = np.asarray(
+            factorized(normal.tocsc()).solve(differences.T @ (heavy[:, None] * away[agreeing]))
+        )
+        residuals = np.linalg.norm(differences @ found - away[agreeing], axis=1)
+        scale = max(_SCALE, min(residuals.max(), scale) / 2)
+        factors = np.where(by_loops, 1, 1 / (1 + (residuals / scale) ** 2) ** 2)
+        squares = ((prior @ found) ** 2).sum(axis=1)
+        alike = np.where(may_jump, 1 / np.maximum(1, squares / _JUMP**2), 1)
+    agreeing[np.flatnonzero(agreeing)[factors < _MIN_FACTOR]] = False
+    return found, agreeing
+
+
+def _differences(total: int, ends: np.ndarray) -> sparse.csr_matrix:
+    """Return the matrix of differences of the slices at both ends of links."""
+    rows, signs = np.arange(len(ends)), np.ones(len(ends))
+    return sparse.coo_matrix(
+        (np.concatenate([-signs, signs]), (np.tile(rows, 2), ends.T.ravel())), (len(ends), total)
+    ).tocsr()
+
+
+def _agreeing(
+    total: int,
+    ends: np.ndarray,
+    away: np.ndarray,
+    errors: np.ndarray,
+    right: np.ndarray,
+    tried: np.ndarray,
+) -> np.ndarray:
+    """Return which of the links that are ``tried`` agree with most others; links without loops do."""
+    # The least sum of absolute residuals is the start. The scale of residuals then decreases.
+    differences = _differences(total, ends)
+    own = np.where(tried, np.maximum(right, _MIN_RIGHT) / errors**2, 0.0)
+    scales = np.maximum(_SCALE, _ERRORS * errors)
+    ground = sparse.identity(total) * _GROUND
+    factors, scale = np.ones(len(ends)), np.inf
+    for step in range(2 * _STEPS):
+        weights = own * factors
+        normal = differences.T @ sparse.diags(weights) @ differences + ground
+        found = factorized(normal.tocsc()).solve(differences.T @ (weights[:, None] * away))
+        residuals = np.linalg.norm(differences @ found - away, axis=1)
+        if step < _STEPS:
+            factors = errors / np.maximum(residuals, errors)
+        else:
+            scale = max(_SCALE, min(residuals[tried].max(initial=0.0), scale) / 2)
+            factors = 1 / (1 + (residuals / np.maximum(scale, scales)) ** 2) ** 2
+        factors = np.maximum(factors, _MIN_WEIGHT)
+    agreeing = np.asarray(tried & (residuals <= scales))
+    # A slice with contradictions may have a single link left, which nothing confirms.
+    contradicted = np.bincount(ends[~agreeing].ravel(), minlength=total) > 0
+    while True:
+        single = contradicted & (np.bincount(ends[agreeing].ravel(), minlength=total) == 1)
+        loose = agreeing & (right <= 0.5) & single[ends].any(axis=1)
+        if not loose.any():
+            return agreeing
+        agreeing = agreeing & ~loose
+
+
+def _confirmed(total: int, ends: np.ndarray) -> np.ndarray:
+    """Return which links are in loops; links between two loops count as such."""
+    found = np.ones(len(ends), bool)
+    while True:
+        single = np.bincount(ends[found].ravel(), minlength=total) == 1
+        loose = found & single[ends].any(axis=1)
+        if not loose.any():
+            return found
+        found = found & ~loose
 
 
 def of_whole_tiles(
@@ -208,14 +264,11 @@ def _probabilities(links: Sequence[SliceLinks], reach: np.ndarray) -> np.ndarray
     algorithm", Journal of the Royal Statistical Society B 39, 1977.
     """
     squares = [_squares(one.away) for one in links]
-    largest = _MAX_SHARE * float(np.mean(2 * reach + 1)) / math.sqrt(12)
     density = 1 / float(np.prod(2 * reach + 1))
     usual = _fitted(np.concatenate(squares), density, None)
     found = []
     for own in squares:
-        variance, share = _fitted(own, density, usual)
-        right = _right(own, density, variance, share)
-        found.append(right * (max(variance, usual[0]) < largest**2))
+        found.append(_right(own, density, *_fitted(own, density, usual)))
     return np.concatenate(found)
 
 
@@ -255,22 +308,6 @@ def _right(squares: np.ndarray, density: float, variance: float, share: float) -
     """Return the probability of movements to be right."""
     normal = share * np.exp(-squares / (2 * variance)) / (2 * math.pi * variance)
     return np.asarray(normal / (normal + (1 - share) * density))
-
-
-def _confirmed(
-    ends: np.ndarray, away: np.ndarray, found: np.ndarray, which: np.ndarray
-) -> np.ndarray:
-    """Return which links move one of their slices to a place to which another such link moves it, too."""
-    numbers = np.flatnonzero(which)
-    i, j = ends[numbers].T
-    slices = np.concatenate([i, j])
-    places = np.concatenate([found[j] - away[numbers], found[i] + away[numbers]])
-    spacing = 4 * (abs(places).max(initial=0.0) + 1)
-    tree = cKDTree(np.column_stack([spacing * slices, places]))
-    alike = tree.query_pairs(_SCALE, output_type="ndarray")
-    result = np.zeros(len(ends), bool)
-    result[np.tile(numbers, 2)[alike.ravel()]] = True
-    return result
 
 
 def _deviation(links: Sequence[SliceLinks]) -> float:
