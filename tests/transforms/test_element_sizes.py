@@ -174,11 +174,12 @@ def test_every_message_of_a_table(slabs):
         given.append(((k,), regions(labels[z], (z.start, 0, 0), labels.shape, em[z])))
     flow = table_flow(RegionRows(labels.shape, intensity=np.dtype("f8")), slabs)
 
-    def kept(value):
-        assert all(len(piece) < MAXIMUM for piece in pieces(value))
-        return value
+    class Small(rounds.Box):
+        def put(self, key, value):
+            assert all(len(piece) < MAXIMUM for piece in pieces(value))
+            super().put(key, value)
 
-    shards = rounds.run(flow, given, keep=kept)["rows"]
+    shards = rounds.run(flow, given, make=Small)["rows"]
     for _, columns in shards:
         for batch in row_batches(columns):
             assert sum(column.nbytes for column in batch.values()) <= 4 << 20

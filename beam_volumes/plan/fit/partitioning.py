@@ -94,7 +94,7 @@ class Partitioning:
     def answer_limit_bytes(self, budget: int) -> int:
         """Bytes that answers may take in a slab that may take ``budget`` bytes.
 
-        Results in the same sweep get the rest: half of what is left, unless answers then have too little.
+        Results in the same sweep get the rest: half of the spare memory, unless answers then have too little.
         """
         spare = max(0, budget - self.sweep_memory)
         own = max(spare // 2, budget // _ANSWERS) if self.reserved else spare

@@ -89,7 +89,8 @@ def test_the_next_batch_is_prepared_while_the_gpu_computes(unet_file, pretended,
     stage = next(stage for stage in stages if isinstance(stage, Predict))
     alone = replace(stage, model=replace(stage.model, on_gpu=False))
     more = stage.working_bytes((1, 1, 1), 1) - alone.working_bytes((1, 1, 1), 1)
-    assert more == 4 * (1 + 3) * 2 * 24**3  # a batch and a result
+    kept = stage.kept_bytes(1, 1) - alone.kept_bytes(1, 1)
+    assert (more, kept) == (4 * 3 * 2 * 24**3, 4 * 2 * 24**3)  # a result and a batch
 
 
 def test_an_error_of_a_batch_in_flight_is_raised(unet_file, pretended, monkeypatch):
