@@ -399,6 +399,20 @@ def test_jumps_are_no_wrong_links(kind, grid):
         assert np.flatnonzero(~used).tolist() == [n // 2]
 
 
+@pytest.mark.parametrize("grid", [(1, 2), (2, 2), (3, 3)])
+def test_errors_of_links_are_no_movements(grid):
+    """Tiles that do not move are moved by less than a fifth of the errors of their links."""
+    for seed in range(4):
+        links, _ = of_links("jitter", grid, 16, 0, seed)
+        rng = np.random.default_rng(seed)
+        links = [
+            SliceLinks(one.ends, rng.normal(0, 0.5, one.away.shape), np.full(len(one.ends), 0.5))
+            for one in links
+        ]
+        found, _ = movements([16] * int(np.prod(grid)), links, None, np.array([8.0, 8.0]))
+        assert np.sqrt((found**2).mean()) < 0.1
+
+
 def test_jumps_of_two_tiles_are_found():
     """Nothing confirms or contradicts the links of two tiles that jump every fourth slice."""
     for n in (16, 40):

@@ -313,7 +313,8 @@ def _right(squares: np.ndarray, density: float, variance: float, share: float) -
 def _deviation(links: Sequence[SliceLinks]) -> float:
     """Return the deviation of movements from the median of links, which have the movements of two slices."""
     square = np.median(np.concatenate([one.away for one in links]) ** 2) / _MEDIAN_SQUARE
-    return max(float(np.sqrt(square / 2)), _MIN_DEVIATION)
+    error = np.median(np.concatenate([one.errors for one in links]) ** 2)
+    return max(math.sqrt(max(0.0, square - error) / 2), _MIN_DEVIATION)
 
 
 def _correlation(links: Sequence[SliceLinks]) -> float:
