@@ -73,6 +73,8 @@ class Gate:
         self._running = 0
         self._waiting: deque[object] = deque()
         self._changed = threading.Condition()
+        #: Whether merges have run since the last new arena.
+        self._has_merged = False
 
     @contextmanager
     def admitted(self, width: int) -> Iterator[Arena]:
@@ -88,7 +90,10 @@ class Gate:
             finally:  # also if waiting is interrupted
                 self._waiting.remove(turn)
                 self._changed.notify_all()
-            arena = self._idle.pop() if self._idle else Arena()
+            arena = self._idle.pop() if self._idle else None
+        if arena is None:
+            self._trim()
+            arena = Arena()
         try:
             yield arena
         finally:
@@ -96,6 +101,16 @@ class Gate:
                 self._running -= 1
                 self._idle.append(arena)
                 self._changed.notify_all()
+
+    def note_merge(self) -> None:
+        """Note that a step of a merge runs."""
+        self._has_merged = True
+
+    def _trim(self) -> None:
+        """Return the memory of merges, which glibc keeps in small pieces, before a sweep takes its own."""
+        if self._has_merged:
+            self._has_merged = False
+            trim_heap()
 
     def release(self) -> bool:
         """Free the memory of unused arenas; return whether there were any."""
@@ -112,6 +127,7 @@ gate = Gate()
 
 def make_room() -> None:
     """Give the memory of sweeps that have ended back to the system, for a step of a merge."""
+    gate.note_merge()
     if gate.release():
         trim_heap()
 

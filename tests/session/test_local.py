@@ -1,10 +1,18 @@
 """Runs in threads of this process."""
 
+import gc
 import itertools
 import weakref
 
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import beam_volumes as bv
 from beam_volumes.across.rounds.flow import Flow, Round, run
+from beam_volumes.session import local, slabs
 from beam_volumes.session.local import Spill
+from beam_volumes.sweep import resources
 
 
 class Along(Round):
@@ -38,3 +46,53 @@ def test_messages_of_a_round_take_disk_until_the_round_ends():
     found = run(flow, first.pop(), make=Counted)[names[-1]]
     assert [len(found.load(value)) for _, value in found] == [10_000] * 10
     assert each > 100_000 and most[0] <= 2 * each
+
+
+VOXELS = ndimage.gaussian_filter(np.random.default_rng(0).random((16, 24, 24)), 1.5).astype("f4")
+
+
+@pytest.mark.parametrize(
+    "name", ["label", "props", "adjacency", "h_maxima", "skeletons", "gaussian"]
+)
+def test_what_a_slab_held_is_freed_at_its_end(name, monkeypatch):
+    """Objects in a reference cycle would stay until the next garbage collection, with those of many slabs."""
+    volume, sweep_slab, found = bv.open(VOXELS), slabs.sweep_slab, []
+    mask = volume > float(np.median(VOXELS))
+    target = {
+        "label": lambda: bv.label(mask),
+        "props": lambda: bv.regionprops_table(bv.label(mask), volume, ["bbox", "intensity_mean"]),
+        "adjacency": lambda: bv.region_adjacency(bv.watershed(volume), volume),
+        "h_maxima": lambda: bv.h_maxima(volume, 0.001),
+        "skeletons": lambda: bv.skeleton_table(bv.skeletonize(mask)),
+        "gaussian": lambda: bv.gaussian_filter(volume, 1),
+    }[name]()
+
+    def swept(*arguments):
+        gc.collect()
+        gc.disable()
+        try:
+            result = sweep_slab(*arguments)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            found.extend(
+                o for o in gc.garbage if str(type(o).__module__).startswith("beam_volumes")
+            )
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        return result
+
+    monkeypatch.setattr(slabs, "sweep_slab", swept)
+    bv.compute(target, runner=None, slab=(8, 24, 24), workers=1, progress=False)
+    assert not found, {type(o).__name__ for o in found}
+
+
+def test_memory_of_merges_is_returned_before_the_next_sweep(monkeypatch):
+    """glibc keeps small pieces, which may be as large as a step of a merge."""
+    trimmed = []
+    monkeypatch.setattr(resources, "trim_heap", lambda: trimmed.append(len(merged)))
+    merged = []
+    monkeypatch.setattr(local, "run", lambda *a, **how: merged.append(1) or run(*a, **how))
+    bv.compute(bv.label(bv.open(VOXELS) > 0.5), runner=None, slab=(8, 24, 24), workers=1)
+    assert merged == [1] and trimmed[-1] == 1

@@ -574,6 +574,11 @@ class AdjacencySurvey(TableSurvey):
     ) -> AdjacencySurveyor:
         return AdjacencySurveyor(self, grid, index, limit_bytes)
 
+    def merged(self, parts: list[Adjacency]) -> Adjacency:
+        """The pairs of some parts of a slab, as far as they are needed."""
+        whole = pairs.merge(parts)
+        return whole if self.needed is None else self.needed.of_part(whole)
+
 
 #: Expected voxels of a label with affinities, at most: basins of neurons have 170 to 230.
 _FRAGMENT = 200
@@ -588,7 +593,8 @@ class AdjacencySurveyor(RowSurveyor):
         self.survey, self.shape = survey, grid.shape
         self.windows = _Windows(grid.box(index))
         self.below: tuple[np.ndarray, np.ndarray | None] | None = None
-        self.rows = Rows(self._merged, survey.row_bytes, limit_bytes, grid)
+        # Not a method of this object: a cycle would stay in memory until the next garbage collection.
+        self.rows = Rows(survey.merged, survey.row_bytes, limit_bytes, grid)
         #: Labels at faces to other slabs, which may have more pairs there.
         self.open = np.empty(0, np.uint64)
         self.folds = survey.folds()
@@ -627,10 +633,6 @@ class AdjacencySurveyor(RowSurveyor):
         if core[0]:
             plain = others and how.value != "upper"
             self.below = _last(labels, core), _last(others[0], core) if plain else None
-
-    def _merged(self, parts: list[Adjacency]) -> Adjacency:
-        needed, whole = self.survey.needed, pairs.merge(parts)
-        return whole if needed is None else needed.of_part(whole)
 
     def _at_faces(self, labels: np.ndarray, z: tuple[int, int]) -> Iterator[np.ndarray]:
         """The labels of a window at each face to another slab, on both sides of upper ones."""
