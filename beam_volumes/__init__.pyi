@@ -13702,13 +13702,13 @@ def register_tiles(
     slice of the other tile, within ``max_shift``. A link of two slices needs ``min_quality`` and a
     probability of chance of less than one in a million. The movements of all slices are solved
     together. How much successive slices move alike follows from the links. Slices without links
-    follow their neighbours to this degree, and otherwise their tile. A link that differs much from
-    the links of next slices is only used if others confirm it. A tile without links is placed by
-    the links of its slices, which may match although the whole tile does not. If more than two
-    fifths of the links of a tile contradict the others, its slices have the translation of the
-    tile, with a warning. Up to about 30 % of all links may be wrong. Between two tiles of a few
-    slices, nothing confirms a link, so a wrong one may be used. Movements that all tiles share are
-    not detected: each is divided among the tiles of an overlap. The tile ``reference`` does not
+    follow their neighbours to this degree, and otherwise their tile. Loops of links, such as between
+    four tiles, show which links are wrong. These are not used; up to about 30 % of all links may be
+    wrong. Without loops, as in a row of tiles, a wrong link may move its slices. A tile without
+    links is placed by the links of its slices, which may match although the whole tile does not. If
+    more than two fifths of the links of a tile contradict the others, its slices have the
+    translation of the tile, with a warning. Movements that all tiles share are not detected: each
+    is divided among the tiles of an overlap. The tile ``reference`` does not
     wobble.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
