@@ -90,6 +90,11 @@ Drive = Callable[[Session, Watching], dict[str, Any] | None]
 Count = Callable[[SlabResult], None]
 
 
+#: Seconds after which the main thread handles a signal that arrived just before it began to wait, or
+#: that another thread received.
+_UNHEARD = 0.5
+
+
 class Asked(NamedTuple):
     """Requests to end a run, after the current windows or after the current slabs."""
 
@@ -223,7 +228,7 @@ def _sweeps(
                 if not flying:
                     _check_finished(left)
                     return
-                done, flying = wait(flying, return_when=FIRST_COMPLETED)
+                done, flying = wait(flying, _UNHEARD, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
         finally:

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ import beam_volumes as bv
 from tests.limits import slow_run
 from tests.tiers import thorough
 from tests.waiting import PATIENCE, wait_until
+
+ROOT = Path(__file__).parents[2]
 
 #: A run in which no exception gets through: one that is raised in a finalizer is lost.
 PROGRAM = """
@@ -127,6 +130,31 @@ def test_a_run_finishes_its_slabs_at_sigterm_and_resumes(workers, tmp_path):
     bv.compute(*slow_run.mask(str(tmp_path / "in.zarr"), str(run.out)), resume=True, **how)
     bv.compute(*slow_run.mask(str(tmp_path / "in.zarr"), str(tmp_path / "want.zarr")), **how)
     assert np.array_equal(bv.open(run.out), bv.open(tmp_path / "want.zarr"))
+
+
+def test_a_sigterm_that_the_thread_of_a_slab_receives_is_heard_while_the_slab_runs(tmp_path):
+    """The same happens when it arrives just before the main thread begins to wait for slabs."""
+    program = (
+        "import os, signal, threading; import numpy as np; import beam_volumes as bv\n"
+        "from tests.waiting import wait_until\n"
+        "def hold(a):\n    if os.path.exists('out.zarr'):\n"
+        "        if a.all():\n            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
+        "        wait_until(lambda: os.path.getsize('log'), 'the message')\n"
+        "    return a\n"
+        "v = bv.map_overlap(hold, np.repeat([[[0]], [[1]]], 4, 0).astype('u1'), depth=0)\n"
+        "out = v.to('out.zarr', chunks=(4, 1, 1))\n"
+        "bv.compute(out, runner=None, workers=2, slab=(4, 1, 1), window=4, progress=False)"
+    )
+    with (tmp_path / "log").open("wb") as log:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=log,
+            timeout=PATIENCE,
+        )
+    assert done.returncode == -signal.SIGTERM
+    assert "finished first" in (tmp_path / "log").read_text()
 
 
 def test_a_run_that_is_terminated_in_its_last_slab_ends_with_the_signal(tmp_path):
