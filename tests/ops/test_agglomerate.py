@@ -157,7 +157,7 @@ def greedy_order(graph, twice, seed, limited, data):
         of = random.integers(0, 4, len(labels))
         beside = [{n: c[of == k] for n, c in rows.items()} for k in range(4)]
     for leaf, radix, levels, neighbours in ((1, 2, 3, 256), (2, 3, 2, 256), (2, 3, 2, 2)):
-        tree = {"leaf": leaf, "radix": radix, "levels": levels}
+        tree = {"leaf": leaf, "radix": radix, "depth": levels}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(agglomeration, "MAX_NEIGHBOURS", neighbours)
             got = by_rounds(
@@ -170,7 +170,7 @@ def greedy_order(graph, twice, seed, limited, data):
         patch.setattr(agglomeration_rounds._Room, "__call__", lambda *_: 1 + seed % 3)
         got = by_rounds(
             shards, beside, random, linkage=linkage, quantile=quantile, threshold=threshold,
-            max_size=max_size, radix=2, levels=2, limit=1 << 19,
+            max_size=max_size, radix=2, depth=2, limit=1 << 19,
         )  # fmt: skip
     assert got == expected
 
@@ -228,7 +228,7 @@ def test_hubs_and_chains(linkage):
             known["affinity_max"] = score.astype(np.uint8)
         shards = [{n: c[k::3] for n, c in known.items()} for k in range(3)]
         tree = {"quantile": 0.5, "threshold": 2, "max_size": None}
-        got = by_rounds(shards, None, random, linkage=linkage, leaf=1000, radix=4, levels=4, **tree)
+        got = by_rounds(shards, None, random, linkage=linkage, leaf=1000, radix=4, depth=4, **tree)
         assert len(got) == (score >= 2).sum()
         parents = dict(m[:2] for m in got)
         best = sorted(zip((-score).tolist(), far.tolist(), a.tolist(), strict=True))
@@ -376,7 +376,7 @@ def test_a_chain_through_all_labels_is_cut_in_little_memory():
     merges["label_a"] = a % np.uint64(7)
     with pytest.raises(ValueError, match="cut: in a table of merges each label_a is there once"):
         rounds.run(flow, [((0,), (merges,))])
-    tight = chained([source], [(Cutting("cut", None, levels=1), (0,))], 100 * 2_000)
+    tight = chained([source], [(Cutting("cut", None, depth=1), (0,))], 100 * 2_000)
     merges["label_a"] = a
     with pytest.raises(ValueError, match=r"cut: a step needs .* memory= by 1 MiB"):
         rounds.run(tight, [((0,), (merges,))])
@@ -412,7 +412,7 @@ def test_marks_of_a_chain_take_the_memory_of_a_step(monkeypatch):
     assert max(peaks) < limit
     assert len(got["label"]) == count and (got["mark"] == 1).all()
     with pytest.raises(ValueError, match=r"watershed: a step needs .* memory= by 2 MiB"):
-        rows_of_tables(replace(step, levels=1), *shards, limit=limit // 50)
+        rows_of_tables(replace(step, depth=1), *shards, limit=limit // 50)
 
 
 def case(shape=(9, 12, 14), seed=0):

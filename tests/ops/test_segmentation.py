@@ -77,7 +77,7 @@ def check(monkeypatch, tmp_path, expected, cut, **how):
     """A run that is cut like that gives the same."""
     path, merges, segments = expected
     slab, window, (leaf, radix, levels) = cut
-    step = partial(Agglomeration, leaf=leaf, radix=radix, levels=levels)
+    step = partial(Agglomeration, leaf=leaf, radix=radix, depth=levels)
     for module in (agglomerate, watershed):
         monkeypatch.setattr(module, "Agglomeration", step)
     affinities = bv.open(path)

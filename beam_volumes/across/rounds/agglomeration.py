@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,9 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.labels.agglomeration import LARGEST, MEAN, QUANTILE
 
-#: Children of a node, and levels above the leaves.
-RADIX, LEVELS = 16, 3
+#: Children of a node, and levels above the leaves. A node has what is open at the ends of its children, so
+#: the largest step grows with their number.
+RADIX, DEPTH = 2, 12
 #: Approximate boundaries of a leaf, or fewer if the memory is small.
 LEAF = 1 << 20
 #: Sampled labels for each expected leaf, and at max_leaves for one shard. The samples of all shards are
@@ -76,7 +77,16 @@ NEEDED = {
 
 
 @dataclass(frozen=True, eq=False)
-class Agglomeration(TableStep):
+class TreeStep(TableStep):
+    """A step in a tree with the fields ``radix`` and ``depth``, which do not change its result."""
+
+    def token(self) -> str:
+        # Runs of versions with this tree can be resumed.
+        return TableStep.token(replace(self, radix=16, depth=3))  # type: ignore[call-arg]
+
+
+@dataclass(frozen=True, eq=False)
+class Agglomeration(TreeStep):
     """The merges of the greedy order for a table of boundaries."""
 
     linkage: str  #: {"mean", "max", "min", "quantile", "lowest"}
@@ -92,7 +102,7 @@ class Agglomeration(TableStep):
     #: Parameters of the ranges; they do not change the result.
     leaf: int = LEAF
     radix: int = RADIX
-    levels: int = LEVELS
+    depth: int = DEPTH
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -112,10 +122,10 @@ class Agglomeration(TableStep):
         return HELD_BYTES + VALUE_BYTES * len(NEEDED[self.linkage])
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
-        nodes = sum(self.radix**level for level in range(self.levels + 1))
+        nodes = sum(self.radix**level for level in range(self.depth + 1))
         table = table_flow(MERGES, nodes, limit_bytes=limit_bytes, row_bytes=32)
         first, *rest = table.rounds
-        names = tuple(f"node-{level}" for level in range(self.levels + 1))
+        names = tuple(f"node-{level}" for level in range(self.depth + 1))
         up = [
             _Node(name, (*names[level + 1 : level + 2], *first.to), self, level, first, limit_bytes)
             for level, name in enumerate(names)
@@ -130,7 +140,7 @@ class Agglomeration(TableStep):
             (
                 _Edges("edges", ("census", "place"), self.linkage, leaf),
                 *sizes,
-                Census("census", ("place", names[-1]), leaf, self.radix**self.levels),
+                Census("census", ("place", names[-1]), leaf, self.radix**self.depth),
                 _Place("place", (*names, "ledger", "regions"), self.radix),
                 _Ledger("ledger", names, self.held_bytes, limit_bytes),
                 _Regions("regions", names, self.with_sizes, self.radix),
@@ -150,7 +160,7 @@ class Agglomeration(TableStep):
 
         def need(limit_bytes: int) -> float:
             leaf = leaf_size(self.leaf, self.edge_bytes, limit_bytes)
-            nodes = loads(rows[0], layers, open_layers, leaf, self.radix, self.levels)
+            nodes = loads(rows[0], layers, open_layers, leaf, self.radix, self.depth)
             return max(count * self._bytes_in_parts(is_open) for count, is_open in nodes)
 
         return smallest_limit(rows[0] * self.edge_bytes, need)
@@ -465,10 +475,13 @@ class _Node(Round):
         parts = [part for (what, _), part in given.items() if what == "edges"]
         below = [part for (what, _), part in given.items() if what == "left"]
         closing = [part for (what, _), part in given.items() if what == "close"]
-        number = sum(how.radix**level for level in range(how.levels - self.level)) + key[0]
+        number = sum(how.radix**level for level in range(how.depth - self.level)) + key[0]
         if not parts and not below:
-            if self.level == how.levels:  # though there be nothing
+            if self.level == how.depth:  # though there be nothing
                 yield from self.table.step((number,), [MERGES.empty()])
+            return
+        if not parts and len(below) == 1 and self.level < how.depth:
+            yield f"node-{self.level + 1}", (key[0] // how.radix,), ("left", key, below[0])
             return
         parts += [left for left, _ in below]
         names = distinct(*(labels for part in parts for labels in (part.a, part.b)))
@@ -489,7 +502,7 @@ class _Node(Round):
             how.max_size,
             how.min_size,
         )
-        if len(merges) or self.level == how.levels:
+        if len(merges) or self.level == how.depth:
             yield from self.table.step((number,), [_rows_of(merges)])
         if len(left):
             above = f"node-{self.level + 1}", (key[0] // how.radix,)

@@ -20,14 +20,15 @@ import numpy as np
 
 from beam_volumes.across.agglomeration import distinct, roots
 from beam_volumes.across.rounds.agglomeration import (
+    DEPTH,
     LEAF,
-    LEVELS,
     MERGE_BYTES,
     PER_LEAF,
     RADIX,
     SAMPLE,
     SEGMENTS,
     Census,
+    TreeStep,
     common_node,
     groups,
     highest,
@@ -38,7 +39,6 @@ from beam_volumes.across.rounds.agglomeration import (
     sample_of,
     smallest_limit,
 )
-from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import (
@@ -59,21 +59,21 @@ _ROW_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Cutting(TableStep):
+class Cutting(TreeStep):
     """The segments from a table of merges up to a score."""
 
     threshold: float | None
     #: Parameters of the ranges; they do not change the result.
     leaf: int = LEAF
     radix: int = RADIX
-    levels: int = LEVELS
+    depth: int = DEPTH
 
     @property
     def entries(self) -> tuple[str, ...]:
         return ("merges",)
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
-        leaves = self.radix**self.levels
+        leaves = self.radix**self.depth
         table = table_flow(SEGMENTS, leaves, limit_bytes=limit_bytes, row_bytes=_ROW_BYTES)
         first, *rest = table.rounds
         leaf = leaf_size(self.leaf, MERGE_BYTES, limit_bytes)
@@ -92,7 +92,7 @@ class Cutting(TableStep):
 
 
 @dataclass(frozen=True, eq=False)
-class Marking(TableStep):
+class Marking(TreeStep):
     """The mark of each label, or of the labels that it was merged with; at most one has a mark."""
 
     # The first input is a table of merges, the second one of all labels with the smallest and the largest of
@@ -103,7 +103,7 @@ class Marking(TableStep):
     #: Parameters of the ranges; they do not change the result.
     leaf: int = LEAF
     radix: int = RADIX
-    levels: int = LEVELS
+    depth: int = DEPTH
 
     entries = ("merges", "marks")
 
@@ -112,7 +112,7 @@ class Marking(TableStep):
         return RecordRows((("label", "<u8"), ("mark", self.dtype.str)))
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
-        leaves = self.radix**self.levels
+        leaves = self.radix**self.depth
         table = table_flow(self.rows, leaves, limit_bytes=limit_bytes, row_bytes=_ROW_BYTES)
         first, *rest = table.rounds
         leaf = leaf_size(self.leaf, MERGE_BYTES, limit_bytes)
@@ -151,7 +151,7 @@ def _likely_bytes(of: Cutting | Marking, rows: int, regions: int, shape: Triple)
 
     def need(limit_bytes: int) -> float:
         leaf = leaf_size(of.leaf, MERGE_BYTES, limit_bytes)
-        nodes = loads(rows, layers, _OPEN_LAYERS, leaf, of.radix, of.levels)
+        nodes = loads(rows, layers, _OPEN_LAYERS, leaf, of.radix, of.depth)
         return MERGE_BYTES * max(count for count, _ in nodes)
 
     table = MERGE_COPIES * _ROW_BYTES * min(regions, ROWS + ROWS // 2)
@@ -168,16 +168,16 @@ def _tree(
 
     ``place_to``: where ``"place"`` sends in addition to the leaves.
     """
-    up = [f"up-{level}" for level in range(of.levels + 1)]
-    down = [f"down-{level}" for level in range(of.levels + 1)]
+    up = [f"up-{level}" for level in range(of.depth + 1)]
+    down = [f"down-{level}" for level in range(of.depth + 1)]
     how = of.name, of.radix, limit_bytes
     return (
         *given,
-        Census("census", ("place", up[0]), given[0].leaf, of.radix**of.levels),
+        Census("census", ("place", up[0]), given[0].leaf, of.radix**of.depth),
         _Place("place", (up[0], *place_to), of.radix),
         _Leaf(up[0], (*up[1:2], down[0]), *how),
-        *(_Up(up[k], (*up[k + 1 : k + 2], down[k]), *how, k) for k in range(1, of.levels + 1)),
-        *(_Down(down[k], (down[k - 1],)) for k in range(of.levels, 0, -1)),
+        *(_Up(up[k], (*up[k + 1 : k + 2], down[k]), *how, k) for k in range(1, of.depth + 1)),
+        *(_Down(down[k], (down[k - 1],)) for k in range(of.depth, 0, -1)),
     )
 
 

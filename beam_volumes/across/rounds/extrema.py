@@ -22,7 +22,7 @@ import numpy as np
 import scipy
 
 from beam_volumes.across.rounds.agglomeration import (
-    LEVELS,
+    DEPTH,
     PER_LEAF,
     RADIX,
     SAMPLE,
@@ -81,7 +81,7 @@ class NearbyStep(TableStep):
     #: Parameters of the ranges; they do not change the result.
     leaf: ClassVar[int] = 1 << 16
     radix: ClassVar[int] = RADIX
-    depth: ClassVar[int] = LEVELS
+    depth: ClassVar[int] = DEPTH
 
     @property
     def rows(self) -> RecordRows:

@@ -17,12 +17,13 @@ import numpy as np
 
 from beam_volumes.across.agglomeration import distinct
 from beam_volumes.across.rounds.agglomeration import (
+    DEPTH,
     LEAF,
-    LEVELS,
     PER_LEAF,
     RADIX,
     SAMPLE,
     Census,
+    TreeStep,
     common_node,
     groups,
     highest,
@@ -30,7 +31,6 @@ from beam_volumes.across.rounds.agglomeration import (
     leaf_size,
     sample_of,
 )
-from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import Columns, label_column, table_flow
@@ -42,7 +42,7 @@ BASIN_BYTES, PASS_BYTES = 150, 100
 
 
 @dataclass(frozen=True, eq=False)
-class Floods(TableStep):
+class Floods(TreeStep):
     """For each basin the lowest level of a flood that comes from the level of any basin."""
 
     # The first input is a table of pairs of basins and the passes between them (``label_a``, ``label_b``,
@@ -55,7 +55,7 @@ class Floods(TableStep):
     #: Parameters of the ranges; they do not change the result.
     leaf: int = LEAF
     radix: int = RADIX
-    depth: int = LEVELS
+    depth: int = DEPTH
 
     entries = ("passes", "levels")
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_volumes.across.rounds.agglomeration import LEAF, LEVELS, RADIX, leaf_size
+from beam_volumes.across.rounds.agglomeration import DEPTH, LEAF, RADIX, leaf_size
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows, Records
@@ -36,7 +36,7 @@ class JoinedStep(TableStep):
     looked_up: ClassVar[str]
     #: Parameters of the buckets; they do not change the result.
     bucket: ClassVar[int] = LEAF
-    max_buckets: ClassVar[int] = RADIX**LEVELS
+    max_buckets: ClassVar[int] = RADIX**DEPTH
 
     @property
     def used(self) -> Mapping[str, tuple[str, ...]]:
