@@ -63,7 +63,7 @@ def test_floods_do_not_depend_on_ranges(seed, count, passes, ties):
     a, b = np.minimum(a, b)[a != b], np.maximum(a, b)[a != b]
     height = rng.integers(0, 5 if ties else 1 << 20, len(a)).astype("f8")
     expected = lowest(a, b, height, level.astype("f8"))
-    for leaf, radix, depth in [(1 << 15, 16, 3), (3, 2, 3), (1, 3, 2), (2, 2, 5)]:
+    for leaf, radix, depth in [(1 << 15, 16, 3), (3, 2, 3), (1, 3, 2), (2, 2, 5), (1, 2, 0)]:
         step = step_of(leaf=leaf, radix=radix, depth=depth)
         found = result(step, labels, level, a, b, height, rng)
         np.testing.assert_array_equal(found["label"], labels)

@@ -38,6 +38,8 @@ from beam_volumes.kernels.labels.agglomeration import LARGEST, MEAN, QUANTILE
 #: Children of a node, and levels above the leaves. A node has what is open at the ends of its children, so
 #: the largest step grows with their number.
 RADIX, DEPTH = 2, 12
+#: Times the expected rows that a tree has leaves for; with more rows, leaves are larger.
+_SPARE = 64
 #: Approximate boundaries of a leaf, or fewer if the memory is small.
 LEAF = 1 << 20
 #: Sampled labels for each expected leaf, and at max_leaves for one shard. The samples of all shards are
@@ -78,7 +80,24 @@ NEEDED = {
 
 @dataclass(frozen=True, eq=False)
 class TreeStep(TableStep):
-    """A step in a tree with the fields ``radix`` and ``depth``, which do not change its result."""
+    """A step in a tree over ranges of labels: the fields ``leaf``, ``radix`` and ``depth``.
+
+    They do not change the result.
+    """
+
+    takes_any_order = True
+
+    @property
+    def leaf_bytes(self) -> int:
+        """Bytes for a row in a leaf."""
+        raise NotImplementedError
+
+    def leaf_rows(self, limit_bytes: int | None) -> int:
+        return leaf_size(self.leaf, self.leaf_bytes, limit_bytes)  # type: ignore[attr-defined]
+
+    def sized(self, rows: Sequence[int], limit_bytes: int | None) -> TableStep:
+        leaves = _SPARE * max(rows) // self.leaf_rows(limit_bytes)
+        return replace(self, depth=min(self.depth, leaves.bit_length()))  # type: ignore
 
     def token(self) -> str:
         # Runs of versions with this tree can be resumed.
@@ -117,20 +136,24 @@ class Agglomeration(TreeStep):
         return EDGE_BYTES + (HISTOGRAM_BYTES if self.linkage == "quantile" else 0)
 
     @property
+    def leaf_bytes(self) -> int:
+        return self.edge_bytes
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of a node for a boundary that waits while others are merged."""
         return HELD_BYTES + VALUE_BYTES * len(NEEDED[self.linkage])
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         nodes = sum(self.radix**level for level in range(self.depth + 1))
-        table = table_flow(MERGES, nodes, limit_bytes=limit_bytes, row_bytes=32)
+        table = table_flow(MERGES, nodes, limit_bytes=limit_bytes, row_bytes=32, ordered=ordered)
         first, *rest = table.rounds
         names = tuple(f"node-{level}" for level in range(self.depth + 1))
         up = [
             _Node(name, (*names[level + 1 : level + 2], *first.to), self, level, first, limit_bytes)
             for level, name in enumerate(names)
         ]
-        leaf = leaf_size(self.leaf, self.edge_bytes, limit_bytes)
+        leaf = self.leaf_rows(limit_bytes)
         sizes = (
             (_Sizes("sizes", ("census", "place"), self.size_columns, self.marks),)
             if self.with_sizes
@@ -142,7 +165,7 @@ class Agglomeration(TreeStep):
                 *sizes,
                 Census("census", ("place", names[-1]), leaf, self.radix**self.depth),
                 _Place("place", (*names, "ledger", "regions"), self.radix),
-                _Ledger("ledger", names, self.held_bytes, limit_bytes),
+                _Ledger("ledger", names[:1], self.held_bytes, limit_bytes),
                 _Regions("regions", names, self.with_sizes, self.radix),
                 *up,
                 *rest,
@@ -159,7 +182,7 @@ class Agglomeration(TreeStep):
         layers = layers_of(self.likely_rows(rows), shape)
 
         def need(limit_bytes: int) -> float:
-            leaf = leaf_size(self.leaf, self.edge_bytes, limit_bytes)
+            leaf = self.leaf_rows(limit_bytes)
             nodes = loads(rows[0], layers, open_layers, leaf, self.radix, self.depth)
             return max(count * self._bytes_in_parts(is_open) for count, is_open in nodes)
 
@@ -376,8 +399,7 @@ class _Ledger(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         check_room(sum(dict(values).values()), self.each, self.limit_bytes)
-        level, node = key
-        yield f"node-{level}", (node,), None
+        yield self.to[0], (0,), None  # all nodes wait for it
 
 
 def leaf_of(labels: np.ndarray, minimum: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
 from beam_volumes.across.rounds.tables import Columns
@@ -22,15 +22,24 @@ class TableStep(PlainData):
     """A result made of tables: a frozen dataclass of plain data with these methods."""
 
     name: str  #: Its name in plans and messages.
+    #: Whether shards of its inputs may have any rows, in any order.
+    takes_any_order: ClassVar[bool] = False
 
     @property
     def entries(self) -> tuple[str, ...]:
         """For each input, the round of `flow` for its rows: columns of a shard, under any key."""
         raise NotImplementedError
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
-        """Its rounds. All values under one key of an entry are equal."""
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
+        """Its rounds. All values under one key of an entry are equal.
+
+        ``ordered``: the resulting shards are ranges of the sorted table, and not any parts of it.
+        """
         raise NotImplementedError
+
+    def sized(self, rows: Sequence[int], limit_bytes: int | None) -> TableStep:
+        """The same step, with as many rounds as the expected rows of each input need."""
+        return self
 
     def no_rows(self) -> Columns:
         """The columns of the port ``"rows"`` without rows."""
@@ -94,11 +103,15 @@ def chained(
 
     Inputs of ``steps`` are numbers of sources, then of earlier steps, counted from the number of sources on.
     """
-    flows = [*sources, *(step.flow(limit_bytes) for step, _ in steps)]
     wanted: dict[int, list[str]] = {}
+    ordered = {len(sources) + len(steps) - 1}
     for k, (step, inputs) in enumerate(steps, len(sources)):
         for number, entry in zip(inputs, step.entries, strict=True):
             wanted.setdefault(number, []).append(f"{k}.{entry}")
+        if not step.takes_any_order:
+            ordered.update(inputs)
+    own = (step.flow(limit_bytes, k in ordered) for k, (step, _) in enumerate(steps, len(sources)))
+    flows = [*sources, *own]
     last = len(flows) - 1
     rounds, firsts = [], []
     for k, flow in enumerate(flows):
@@ -107,13 +120,13 @@ def chained(
             names |= {port: (port,) for port in flow.ports}
         else:
             names["rows"] = tuple(wanted[k])
-        own = [
+        within = [
             Within(names[r.name][0], tuple(n for to in r.to for n in names.get(to, ())), r, names)
             for r in flow.rounds
         ]
         if k < len(sources):
-            firsts.append(own.pop(0))
-        rounds += own
+            firsts.append(within.pop(0))
+        rounds += within
     to = tuple(dict.fromkeys(address for first in firsts for address in first.to))
     return Flow((_Begin("slabs", to, tuple(firsts)), *rounds), flows[-1].ports)
 

@@ -34,7 +34,6 @@ from beam_volumes.across.rounds.agglomeration import (
     highest,
     layers_of,
     leaf_of,
-    leaf_size,
     loads,
     sample_of,
     smallest_limit,
@@ -68,15 +67,19 @@ class Cutting(TreeStep):
     radix: int = RADIX
     depth: int = DEPTH
 
+    leaf_bytes = MERGE_BYTES
+
     @property
     def entries(self) -> tuple[str, ...]:
         return ("merges",)
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         leaves = self.radix**self.depth
-        table = table_flow(SEGMENTS, leaves, limit_bytes=limit_bytes, row_bytes=_ROW_BYTES)
+        table = table_flow(
+            SEGMENTS, leaves, limit_bytes=limit_bytes, row_bytes=_ROW_BYTES, ordered=ordered
+        )
         first, *rest = table.rounds
-        leaf = leaf_size(self.leaf, MERGE_BYTES, limit_bytes)
+        leaf = self.leaf_rows(limit_bytes)
         given = (_Merges("merges", ("census", "place"), self.threshold, leaf),)
         tree = _tree(given, (), self, limit_bytes)
         return Flow((*tree, _Segments("down-0", first.to, first), *rest), table.ports)
@@ -105,17 +108,20 @@ class Marking(TreeStep):
     radix: int = RADIX
     depth: int = DEPTH
 
+    leaf_bytes = MERGE_BYTES
     entries = ("merges", "marks")
 
     @property
     def rows(self) -> RecordRows:
         return RecordRows((("label", "<u8"), ("mark", self.dtype.str)))
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         leaves = self.radix**self.depth
-        table = table_flow(self.rows, leaves, limit_bytes=limit_bytes, row_bytes=_ROW_BYTES)
+        table = table_flow(
+            self.rows, leaves, limit_bytes=limit_bytes, row_bytes=_ROW_BYTES, ordered=ordered
+        )
         first, *rest = table.rounds
-        leaf = leaf_size(self.leaf, MERGE_BYTES, limit_bytes)
+        leaf = self.leaf_rows(limit_bytes)
         given = (
             _Merges("merges", ("census", "place"), None, leaf),
             _Marks("marks", ("census", "place"), self.columns, leaf),
@@ -150,7 +156,7 @@ def _likely_bytes(of: Cutting | Marking, rows: int, regions: int, shape: Triple)
     layers = layers_of(regions, shape)
 
     def need(limit_bytes: int) -> float:
-        leaf = leaf_size(of.leaf, MERGE_BYTES, limit_bytes)
+        leaf = of.leaf_rows(limit_bytes)
         nodes = loads(rows, layers, _OPEN_LAYERS, leaf, of.radix, of.depth)
         return MERGE_BYTES * max(count for count, _ in nodes)
 

@@ -22,9 +22,7 @@ import numpy as np
 import scipy
 
 from beam_volumes.across.rounds.agglomeration import (
-    DEPTH,
     PER_LEAF,
-    RADIX,
     SAMPLE,
     Census,
     groups,
@@ -80,8 +78,8 @@ class NearbyStep(TableStep):
     remedy: ClassVar[str]  #: A remedy in addition to more memory.
     #: Parameters of the ranges; they do not change the result.
     leaf: ClassVar[int] = 1 << 16
-    radix: ClassVar[int] = RADIX
-    depth: ClassVar[int] = DEPTH
+    radix: ClassVar[int] = 16
+    depth: ClassVar[int] = 3
 
     @property
     def rows(self) -> RecordRows:
@@ -140,9 +138,11 @@ class NearbyStep(TableStep):
         after = (end // self.slice_size - at <= reach) & (end < self.shape[0] * self.slice_size)
         return before | after
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         sizes = [self.radix ** (self.depth - level) for level in range(self.depth + 1)]
-        table = table_flow(self.rows, sum(sizes), limit_bytes=limit_bytes, row_bytes=24)
+        table = table_flow(
+            self.rows, sum(sizes), limit_bytes=limit_bytes, row_bytes=24, ordered=ordered
+        )
         first, *rest = table.rounds
         leaf = leaf_size(self.leaf, PEAK_BYTES, limit_bytes)
         up = [f"up-{level}" for level in range(self.depth + 1)]
@@ -432,7 +432,7 @@ class FirstIfFew(TableStep):
 
     entries = ("first", "second")
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         return Flow(
             (
                 *(_Offered(entry, ("few", "chosen")) for entry in self.entries),

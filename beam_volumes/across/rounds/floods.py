@@ -28,7 +28,6 @@ from beam_volumes.across.rounds.agglomeration import (
     groups,
     highest,
     leaf_of,
-    leaf_size,
     sample_of,
 )
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
@@ -57,17 +56,20 @@ class Floods(TreeStep):
     radix: int = RADIX
     depth: int = DEPTH
 
+    leaf_bytes = PASS_BYTES + BASIN_BYTES
     entries = ("passes", "levels")
 
     @property
     def rows(self) -> RecordRows:
         return RecordRows((("label", "<u8"), ("level", self.dtype.str)))
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         leaves = self.radix**self.depth
-        table = table_flow(self.rows, leaves, limit_bytes=limit_bytes, row_bytes=16)
+        table = table_flow(
+            self.rows, leaves, limit_bytes=limit_bytes, row_bytes=16, ordered=ordered
+        )
         first, *rest = table.rounds
-        leaf = leaf_size(self.leaf, PASS_BYTES + BASIN_BYTES, limit_bytes)
+        leaf = self.leaf_rows(limit_bytes)
         up = [f"up-{level}" for level in range(self.depth + 1)]
         down = [f"down-{level}" for level in range(self.depth + 1)]
         return Flow(

@@ -30,6 +30,8 @@ Given = Mapping[str, Sequence[np.ndarray]]
 class JoinedStep(TableStep):
     """A step that joins rows of its inputs by their label, the first of the used columns."""
 
+    takes_any_order = True
+
     row_bytes: ClassVar[int]  #: Bytes for a label, of all of its rows together.
     joined: ClassVar[str]  #: The name of the rows in messages.
     #: The last entry: its labels are the keys that `keys` looks up, and its second column their values.
@@ -60,10 +62,12 @@ class JoinedStep(TableStep):
         """Compute the rows of a bucket, sorted, from increasing keys with their values."""
         raise NotImplementedError
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         width = 8 * len(self.rows.names)
         count = self.max_buckets
-        table = table_flow(self.rows, count, limit_bytes=limit_bytes, row_bytes=width)
+        table = table_flow(
+            self.rows, count, limit_bytes=limit_bytes, row_bytes=width, ordered=ordered
+        )
         first, *rest = table.rounds
         bucket = leaf_size(self.bucket, self.row_bytes, limit_bytes)
         return Flow(

@@ -519,6 +519,8 @@ class TableLookup(TableStep):
     The port ``"answers"`` is the same as of `lookup_flow`.
     """
 
+    takes_any_order = True
+
     columns: tuple[str, str]  #: Columns of labels and of new values.
     values: np.dtype  #: Dtype of the table's values.
     dtype: np.dtype  #: Dtype of the result.
@@ -527,7 +529,7 @@ class TableLookup(TableStep):
 
     entries = ("labels", "mapping")
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         mapping = Mapping(self.values, 0)
         return Flow(
             (

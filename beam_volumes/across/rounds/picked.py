@@ -35,7 +35,7 @@ class Picked(TableStep):
 
     entries = ("rows",)
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         rounds = (_Some("rows", ("all",), self), _All("all", ("numbers",), self))
         return Flow(rounds, ("numbers",))
 

@@ -41,7 +41,7 @@ class Numbered(TableStep):
         """The rows of a shard; ``first`` is the number of its first row."""
         raise NotImplementedError
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         return Flow(
             (
                 _Rows("labels", ("total", "number"), self),

@@ -59,7 +59,7 @@ class Agreement(TableStep):
 
     entries = ("shards",)
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         return Flow(
             (
                 _Sides("shards", ("sum", "total"), self.buckets),
@@ -152,8 +152,10 @@ class BestOverlap(TableStep):
 
     entries = ("pairs",)
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
-        table = table_flow(OVERLAPS, self.buckets, limit_bytes=limit_bytes, row_bytes=56)
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
+        table = table_flow(
+            OVERLAPS, self.buckets, limit_bytes=limit_bytes, row_bytes=56, ordered=ordered
+        )
         first, *rest = table.rounds
         return Flow(
             (

@@ -30,11 +30,13 @@ class Sorted(TableStep):
         """The rows of a shard."""
         raise NotImplementedError
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         # Rows are counted by a sample of them, up to a few percent.
         shards = max(1, min(SAMPLE, 2 * self.voxels // ROWS))
         row_bytes = sum(np.dtype(dtype).itemsize for _, dtype in self.rows.names)
-        table = table_flow(self.rows, shards, limit_bytes=limit_bytes, row_bytes=row_bytes)
+        table = table_flow(
+            self.rows, shards, limit_bytes=limit_bytes, row_bytes=row_bytes, ordered=ordered
+        )
         first, *rest = table.rounds
         return Flow((_Shard("shards", first.to, self, first), *rest), table.ports)
 

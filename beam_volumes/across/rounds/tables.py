@@ -322,6 +322,14 @@ class _Slab(_Step):
 
 
 @dataclass(frozen=True, eq=False)
+class _Part(_Step):
+    """For a slab: its part, as it is."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        yield "rows", key, self.task.table.columns(values[0])
+
+
+@dataclass(frozen=True, eq=False)
 class _Node(_Step):
     level: int
 
@@ -449,10 +457,12 @@ def table_flow(
     radix: int = RADIX,
     limit_bytes: int | None = None,
     row_bytes: int = 300,
+    ordered: bool = True,
 ) -> Flow:
     """Merge slabs' parts, under ``(slab,)``, to a table in shards of about ``rows`` rows each.
 
     The port ``"rows"`` has the columns under ``(shard,)``, and ``"numbers"`` the number of ``"shards"``.
+    Without ``ordered`` there is only the port ``"rows"``, with each part under the key of its slab.
 
     >>> from beam_volumes.across import tables
     >>> from beam_volumes.across.rounds.flow import run, only
@@ -472,6 +482,8 @@ def table_flow(
     while radix**top < slabs:
         top += 1
     task = _Task(table, rows, sample, radix, top, limit_bytes, row_bytes)
+    if not ordered:
+        return Flow((_Part("slabs", ("rows",), task),), ("rows",))
     up: list[Round] = []
     for level in range(1, top):
         to = (f"sample-{level + 1}", f"spread-{level}")

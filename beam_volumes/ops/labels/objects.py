@@ -276,9 +276,11 @@ class EachLabel(TableStep):
     def ranges(self) -> int:
         return max(1, min(_RANGES, self.objects.labels.shape[0]))
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
+    def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         each = sum(np.dtype(dtype).itemsize for _, dtype in self.rows.names)
-        table = table_flow(self.rows, self.ranges, limit_bytes=limit_bytes, row_bytes=each)
+        table = table_flow(
+            self.rows, self.ranges, limit_bytes=limit_bytes, row_bytes=each, ordered=ordered
+        )
         first, *rest = table.rounds
         return Flow(
             (

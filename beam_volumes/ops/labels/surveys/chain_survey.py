@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -118,10 +118,8 @@ class ChainSurvey(Survey):
         voxels, sizes = math.prod(grid.shape), [s.merge_size(grid) for s in self.sources]
         # The rows of stored tables are known.
         known = self._rows([s.most_rows(0) for s in self.sources])
-        rows = [s.most_rows(voxels) for s in self.sources]
-        worst = self._rows(rows)
-        expected = [min(s.likely_rows(voxels), n) for s, n in zip(self.sources, rows, strict=True)]
-        likely = self._likely_bytes(grid, expected)
+        worst = self._rows([s.most_rows(voxels) for s in self.sources])
+        likely = self._likely_bytes(grid, self._likely_rows(grid))
         return MergeSize(
             max(*(step.gathered_bytes(own) for step, own in known), *(s.certain for s in sizes)),
             max(likely, *(s.expected for s in sizes)),
@@ -136,12 +134,19 @@ class ChainSurvey(Survey):
         ]
         rows = [round(e.count) for e in found]
         steps = (e.step_bytes for e in found)
-        return Expected(sum(rows), "rows", max(self._likely_bytes(grid, rows), *steps))
+        likely = self._likely_bytes(grid, self._rows(rows, is_likely=True))
+        return Expected(sum(rows), "rows", max(likely, *steps))
 
-    def _likely_bytes(self, grid: Grid, rows: list[int]) -> int:
-        """Return the expected bytes of the largest round, from the expected rows of sources."""
-        likely = self._rows(rows, is_likely=True)
-        return max(step.likely_bytes(own, grid.shape) for step, own in likely)
+    @staticmethod
+    def _likely_bytes(grid: Grid, steps: Iterable[tuple[TableStep, list[int]]]) -> int:
+        """Return the expected bytes of the largest round of steps with so many rows."""
+        return max(step.likely_bytes(own, grid.shape) for step, own in steps)
+
+    def _likely_rows(self, grid: Grid) -> Iterator[tuple[TableStep, list[int]]]:
+        """Return the steps with the expected rows of their inputs."""
+        voxels = math.prod(grid.shape)
+        rows = [min(s.likely_rows(voxels), s.most_rows(voxels)) for s in self.sources]
+        return self._rows(rows, is_likely=True)
 
     def _rows(
         self, rows: list[int], is_likely: bool = False
@@ -159,7 +164,8 @@ class ChainSurvey(Survey):
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         flows = [s.flow(grid, limit_bytes) for s in self.sources]
-        return chained(flows, list(zip(self.steps, self.inputs, strict=True)), limit_bytes)
+        sized = (step.sized(rows, limit_bytes) for step, rows in self._likely_rows(grid))
+        return chained(flows, list(zip(sized, self.inputs, strict=True)), limit_bytes)
 
     def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
         return self.steps[-1].no_rows()
