@@ -267,7 +267,7 @@ def settle_in_parts(
     """As `settle`, but add boundaries some at a time, in the order of their larger names.
 
     A region is open until its last boundary is added. ``room`` gets the number of boundaries that are left,
-    and returns how many can be added. The list of ``parts`` is emptied.
+    and returns how many can be added; if none, the others are left as well. The list of ``parts`` is emptied.
     """
     if room(0) >= sum(map(len, parts)):
         together = Boundaries.together
@@ -286,8 +286,8 @@ def settle_in_parts(
     max_merges = min(len(a), len(sizes))
     made = Merges(*(np.empty(max_merges, t) for t in (np.uint64, np.uint64, float, np.int64)))
     start = count = 0
-    while start < len(a):
-        stop = min(len(a), start + room(len(left)))
+    while start < len(a) and (added := room(len(left))) > 0:
+        stop = min(len(a), start + added)
         some = slice(start, stop)
         kept = _places(regions.names, np.concatenate([left.a, left.b]))
         used = np.unique(np.concatenate([kept, places[some].reshape(-1)]))
@@ -307,9 +307,13 @@ def settle_in_parts(
         for name in ("a", "b", "scores", "sizes"):
             getattr(made, name)[count:end] = getattr(merges, name)
         start, count = stop, end
-    at = _places(regions.names, still.names)
     merges = Merges(made.a[:count], made.b[:count], made.scores[:count], made.sizes[:count])
-    return merges, left, Regions(still.names, sizes[at], regions.is_open[at])
+    if start < len(a):
+        left = Boundaries.together([left, Boundaries(a[start:], b[start:], known[start:])])
+    # Its last region may have no other boundary.
+    names = distinct(left.a, left.b) if len(left) else left.a
+    at = _places(regions.names, names)
+    return merges, left, Regions(names, sizes[at], regions.is_open[at])
 
 
 def _merge_greedily(

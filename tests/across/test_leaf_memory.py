@@ -116,7 +116,7 @@ def test_a_step_takes_the_bytes_of_its_boundaries(linkage, graph, threshold, clo
         known = np.stack([known * faces, faces], axis=1)
     if linkage == "quantile":
         known = random.integers(0, 9, (len(a), 256))
-    step = Agglomeration("agglomerate", linkage, 0.5, threshold, None, False)
+    step = Agglomeration("agglomerate", linkage, 0.5, threshold, None, False, depth=0)
     names = np.unique(np.concatenate([a, b]))[::closed]
 
     def values():
@@ -154,7 +154,7 @@ def test_a_node_adds_boundaries_in_parts_that_fit(linkage):
         known = np.stack([known * faces, faces], axis=1)
     if linkage == "quantile":
         known = random.integers(0, 9, (len(a), 256))
-    step = Agglomeration("agglomerate", linkage, 0.5, 100.0, None, False)
+    step = Agglomeration("agglomerate", linkage, 0.5, 100.0, None, False, depth=0)
     limit = step.held_bytes * len(a) + step.edge_bytes * len(a) // 3
     assert limit < step.edge_bytes * len(a)
     node_peak(step, a, b, known, limit)  # compiles
@@ -170,7 +170,7 @@ def test_a_node_with_as_many_regions_as_boundaries_fits(linkage, spacing):
     if linkage == "mean":
         known = np.stack([known, np.ones_like(known)], axis=1)
     threshold = -300.0 if linkage == "lowest" else 100.0
-    step = Agglomeration("agglomerate", linkage, 0.5, threshold, None, False)
+    step = Agglomeration("agglomerate", linkage, 0.5, threshold, None, False, depth=0)
     node_peak(step, a[:9], a[:9] + np.uint64(1), known[:9], 1 << 20)  # compiles
     refused = []
     for share in (0.45, 0.6, 0.85, 0.95, 1):

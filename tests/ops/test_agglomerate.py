@@ -254,8 +254,12 @@ def test_hubs_and_chains(linkage):
 
 @pytest.mark.parametrize("linkage", ["mean", "max", "min", "lowest"])
 @pytest.mark.parametrize("limits", [{}, {"min_size": 6}, {"max_size": 9}])
-def test_boundaries_that_are_added_in_parts_merge_in_the_same_order(linkage, limits):
-    """Also if regions remain open; what a second step adds is merged as if all came at once."""
+@pytest.mark.parametrize("rounds_", [0, 2, 1000])
+def test_boundaries_that_are_added_in_parts_merge_in_the_same_order(linkage, limits, rounds_):
+    """Also if regions remain open; what a second step adds is merged as if all came at once.
+
+    After some rounds there is no more room, and the second step adds the others.
+    """
     for seed in range(40):
         random = np.random.default_rng(seed)
         a, b = random.integers(1, 40, (2, 150)).astype(np.uint64)
@@ -279,8 +283,14 @@ def test_boundaries_that_are_added_in_parts_merge_in_the_same_order(linkage, lim
             Boundaries(a[rows], b[rows], known[rows])
             for rows in np.array_split(np.flatnonzero(~later), 3)
         ]
-        regions, room = Regions(names, sizes, is_open), lambda left: 1 + left % 3
+        calls = iter(range(rounds_ + 1))  # the first call asks for all
+        regions = Regions(names, sizes, is_open)
+
+        def room(left, calls=calls):
+            return 1 + left % 3 if next(calls, None) is not None else 0
+
         first, left, still = settle_in_parts(parts, regions, room, *how)
+        assert len(first) == 0 or rounds_
         assert parts == []
         sizes = sizes.copy()
         sizes[np.searchsorted(names, still.names)] = still.sizes

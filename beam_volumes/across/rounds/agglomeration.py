@@ -518,7 +518,7 @@ class _Node(Round):
         merges, left, regions = settle_in_parts(
             parts,
             Regions(names, sizes, is_open),
-            _Room(how, sum(map(len, parts)), len(names), self.limit_bytes),
+            _Room(how, sum(map(len, parts)), len(names), self.limit_bytes, self.level == how.depth),
             how.how,
             how.threshold,
             how.max_size,
@@ -542,12 +542,16 @@ class _Node(Round):
 
 @dataclass(frozen=True)
 class _Room:
-    """How many of a node's boundaries can be added to those that are left, as a function of these."""
+    """How many of a node's boundaries can be added to those that are left, as a function of these.
+
+    A node with a parent sends it what it cannot add.
+    """
 
     step: Agglomeration
     count: int  #: All boundaries of the node.
     regions: int  #: All of their regions.
     limit_bytes: int | None
+    is_last: bool  #: Whether the node has no parent.
 
     def __call__(self, left: int) -> int:
         if self.limit_bytes is None or self.count * self.step.edge_bytes <= self.limit_bytes:
@@ -558,7 +562,9 @@ class _Room:
         own = (self.limit_bytes - others) // self.step.edge_bytes
         is_sorted = regions + merges * _SORTED_BYTES <= self.limit_bytes
         if not is_sorted or own - left < max(1, own // _PARTS):  # all at once do not fit either
-            check_room(self.count, self.step.edge_bytes, self.limit_bytes)
+            if self.is_last:
+                check_room(self.count, self.step.edge_bytes, self.limit_bytes)
+            return 0
         return own - left
 
 
