@@ -29,7 +29,12 @@ from beam_volumes.across.agglomeration import (
 )
 from beam_volumes.across.rounds import agglomeration as agglomeration_rounds
 from beam_volumes.across.rounds import flow as rounds
-from beam_volumes.across.rounds.agglomeration import HISTOGRAM, MERGE_BYTES, Agglomeration
+from beam_volumes.across.rounds.agglomeration import (
+    HISTOGRAM,
+    MERGE_BYTES,
+    NODE_BYTES,
+    Agglomeration,
+)
 from beam_volumes.across.rounds.chains import Within, chained
 from beam_volumes.across.rounds.cutting import Cutting, Marking
 from beam_volumes.across.rounds.flow import Flow, Round
@@ -171,7 +176,7 @@ def greedy_order(graph, twice, seed, limited, data):
             )  # fmt: skip
         assert got == expected, (tree, neighbours)
     with pytest.MonkeyPatch.context() as patch:  # a node adds few boundaries at a time
-        patch.setattr(Agglomeration, "edge_bytes", 1 << 20)
+        patch.setitem(NODE_BYTES, linkage, (1 << 20, 0))
         patch.setattr(agglomeration_rounds._Room, "__call__", lambda *_: 1 + seed % 3)
         got = by_rounds(
             shards, beside, random, linkage=linkage, quantile=quantile, threshold=threshold,

@@ -45,8 +45,14 @@ LEAF = 1 << 20
 #: Sampled labels for each expected leaf, and at max_leaves for one shard. The samples of all shards are
 #: combined in one step, so they are small: 1 GB for 3 * 10^10 boundaries.
 PER_LEAF, SAMPLE = 128, 1 << 14
-#: Maximum bytes of a node for a boundary; the histogram of a quantile is additional.
-EDGE_BYTES, HISTOGRAM_BYTES = 230, 6_300
+#: Maximum bytes of a node for a boundary, and for a region, by linkage.
+NODE_BYTES = {
+    "mean": (110, 110),
+    "max": (130, 90),
+    "min": (85, 105),
+    "lowest": (105, 85),
+    "quantile": (4_400, 110),
+}
 #: Bytes of a boundary that waits in a node, if not all fit at once: for its names, and each of its values.
 HELD_BYTES, VALUE_BYTES = 64, 16
 #: The same for each region of the node.
@@ -131,9 +137,22 @@ class Agglomeration(TreeStep):
     def how(self) -> Linkage:
         return Linkage(self.linkage, self.quantile)
 
+    def node_bytes(self, edges: int, regions: float) -> int:
+        """The maximum bytes of a node that adds its boundaries at once."""
+        each, of_region = NODE_BYTES[self.linkage]
+        return math.ceil(edges * each + regions * of_region)
+
+    def node_edges(self, limit_bytes: int, regions: int) -> int:
+        """The boundaries that a node can add at once, if all of them have so many regions."""
+        each, of_region = NODE_BYTES[self.linkage]
+        # Each boundary has at most two.
+        room = (limit_bytes - regions * of_region) // each
+        return max(room, limit_bytes // (each + 2 * of_region))
+
     @property
     def edge_bytes(self) -> int:
-        return EDGE_BYTES + (HISTOGRAM_BYTES if self.linkage == "quantile" else 0)
+        """The usual bytes of a node for a boundary."""
+        return self.node_bytes(1, 1 / self._per_region)
 
     @property
     def leaf_bytes(self) -> int:
@@ -186,7 +205,7 @@ class Agglomeration(TreeStep):
             nodes = loads(rows[0], layers, open_layers, leaf, self.radix, self.depth)
             return max(count * self._bytes_in_parts(is_open) for count, is_open in nodes)
 
-        return smallest_limit(rows[0] * self.edge_bytes, need)
+        return smallest_limit(min(rows[0] * self.edge_bytes, self.most_bytes(rows)), need)
 
     def _bytes_in_parts(self, is_open: float) -> float:
         """Bytes for each boundary of a node, if it adds them in parts and a share of them stays open."""
@@ -201,7 +220,7 @@ class Agglomeration(TreeStep):
         return PER_REGION_OF_FOREST if is_forest else PER_REGION
 
     def most_bytes(self, rows: Sequence[int]) -> int:
-        return rows[0] * self.edge_bytes
+        return self.node_bytes(rows[0], min([2 * rows[0], *rows[1:]]))
 
     def most_rows(self, rows: Sequence[int]) -> int:
         # Each merge needs a boundary, and removes a region.
@@ -398,7 +417,8 @@ class _Ledger(Round):
     limit_bytes: int | None
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        check_room(sum(dict(values).values()), self.each, self.limit_bytes)
+        count = sum(dict(values).values())
+        check_room(count, count * self.each, self.limit_bytes)
         yield self.to[0], (0,), None  # all nodes wait for it
 
 
@@ -537,7 +557,7 @@ class _Node(Round):
             for (what, _), part in given.items()
             if what != "close"
         )
-        check_room(count, self.step_.held_bytes, self.limit_bytes)
+        check_room(count, count * self.step_.held_bytes, self.limit_bytes)
 
 
 @dataclass(frozen=True)
@@ -554,26 +574,26 @@ class _Room:
     is_last: bool  #: Whether the node has no parent.
 
     def __call__(self, left: int) -> int:
-        if self.limit_bytes is None or self.count * self.step.edge_bytes <= self.limit_bytes:
+        step, need = self.step, self.step.node_bytes(self.count, self.regions)
+        if self.limit_bytes is None or need <= self.limit_bytes:
             return self.count
         # Half of `held_bytes` are for sorting.
         merges, regions = min(self.count, self.regions), self.regions * _REGION_BYTES
-        others = self.count * self.step.held_bytes // 2 + regions + merges * _MERGE_BYTES
-        own = (self.limit_bytes - others) // self.step.edge_bytes
+        others = self.count * step.held_bytes // 2 + regions + merges * _MERGE_BYTES
+        own = step.node_edges(self.limit_bytes - others, self.regions)
         is_sorted = regions + merges * _SORTED_BYTES <= self.limit_bytes
         if not is_sorted or own - left < max(1, own // _PARTS):  # all at once do not fit either
             if self.is_last:
-                check_room(self.count, self.step.edge_bytes, self.limit_bytes)
+                check_room(self.count, need, self.limit_bytes)
             return 0
         return own - left
 
 
-def check_room(count: int, each: int, limit_bytes: int | None) -> None:
+def check_room(count: int, need: int, limit_bytes: int | None) -> None:
     """Refuse more boundaries in a step than fit the memory."""
-    need = count * each
     if limit_bytes is not None and need > limit_bytes:
         raise ValueError(
-            f"agglomerate: a step needs {count:,} boundaries of distant regions, of about {each} "
+            f"agglomerate: a step needs {count:,} boundaries of distant regions, of about {need // count} "
             f"bytes each: {format_bytes(need)}, but a worker has {format_bytes(limit_bytes)}: "
             f"increase memory= by {-(-(need - limit_bytes) >> 20)} MiB for each slab in flight, "
             "or number labels so that neighbours have near numbers"
