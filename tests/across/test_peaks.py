@@ -3,6 +3,7 @@
 import functools
 import itertools
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,10 +28,10 @@ SHAPES = st.sampled_from([(40, 6, 7), (300, 5), (1, 30, 30), (7, 1, 1), (2000,),
 def result(step, tables, order, cuts, leaf, radix=3, depth=3, maximum=None, then=Ranked):
     """The columns of a step whose tables arrive in shards, in any order."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in dict(leaf=leaf, radix=radix, depth=depth).items():
-            patch.setattr(NearbyStep, name, value)
+        patch.setattr(NearbyStep, "leaf", leaf)
+        patch.setattr(NearbyStep, "radix", radix)
         patch.setattr(extrema, "BATCH", int(order.choice([3, 1000])))
-        flow = step.flow()
+        flow = replace(step, depth=depth).flow()
         first = {entry: [] for entry in step.entries}
         for entry, table in zip(step.entries, tables, strict=True):
             edges = [0, *sorted(cuts % (len(table["label"]) + 1)), len(table["label"])]

@@ -15,19 +15,21 @@ import itertools
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 
 from beam_volumes.across.rounds.agglomeration import (
+    DEPTH,
     PER_LEAF,
+    RADIX,
     SAMPLE,
     Census,
+    TreeStep,
     groups,
     leaf_of,
-    leaf_size,
     sample_of,
 )
 from beam_volumes.across.rounds.chains import TableStep
@@ -36,6 +38,7 @@ from beam_volumes.across.rounds.ranks import Numbered
 from beam_volumes.across.rounds.records import RecordRows, Records
 from beam_volumes.across.rounds.tables import Columns, label_column, table_flow
 from beam_volumes.base.text import format_bytes
+from beam_volumes.sweep.stage import digest
 
 #: Bytes for a peak.
 PEAK_BYTES = 300
@@ -65,7 +68,7 @@ def descending(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class NearbyStep(TableStep):
+class NearbyStep(TreeStep):
     """The rows that remain if rows remove others nearby, from the strongest on; `Ranked` numbers them.
 
     Inputs are tables of ``label``, the linear index of a voxel plus one, and ``intensity_max``.
@@ -76,10 +79,14 @@ class NearbyStep(TableStep):
     dtype: np.dtype  #: Dtype of intensities.
 
     remedy: ClassVar[str]  #: A remedy in addition to more memory.
-    #: Parameters of the ranges; they do not change the result.
     leaf: ClassVar[int] = 1 << 16
-    radix: ClassVar[int] = 16
-    depth: ClassVar[int] = 3
+    leaf_bytes = PEAK_BYTES
+    radix: ClassVar[int] = RADIX
+    depth: int = field(default=DEPTH, kw_only=True)
+
+    def token(self) -> str:
+        named = (getattr(self, f.name) for f in fields(self) if f.name != "depth")
+        return digest(type(self).__name__, *named)
 
     @property
     def rows(self) -> RecordRows:
@@ -144,7 +151,7 @@ class NearbyStep(TableStep):
             self.rows, sum(sizes), limit_bytes=limit_bytes, row_bytes=24, ordered=ordered
         )
         first, *rest = table.rounds
-        leaf = leaf_size(self.leaf, PEAK_BYTES, limit_bytes)
+        leaf = self.leaf_rows(limit_bytes)
         up = [f"up-{level}" for level in range(self.depth + 1)]
         starts = itertools.accumulate(sizes, initial=0)
         return Flow(
