@@ -166,8 +166,6 @@ class Space:
         one. Origins may differ between slices of one grid; the result has the first origin. The rule is in
         docs/internals/rules.md.
 
-        Examples
-        --------
         >>> nm = Space(voxel_size=(40, 8, 8), unit="nanometer")
         >>> um = Space(voxel_size=(0.04, 0.008, 0.008), unit="micrometer")
         >>> nm.shared(um) == nm, Space().shared(um) == um

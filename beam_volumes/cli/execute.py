@@ -87,8 +87,6 @@ def finish(
 def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
     """Return one line per result: the path of an output, a number, or the rows of a table.
 
-    Examples
-    --------
     >>> results(("mean", "", None), (0.5, 7, 9))
     ['mean: 0.5', '7']
     """

@@ -49,8 +49,6 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
     With ``names_call``, the function computes nothing yet. All its errors then begin with its name, including
     errors of functions that it calls (`_of_caller`). An ``__init__`` is checked as a call of its class.
 
-    Examples
-    --------
     >>> @checked_keywords
     ... def smooth(volume, sigma: float): ...
     >>> smooth(1, sgima=2)

@@ -54,8 +54,6 @@ class OnClass:
     numpy looks up its protocols on the class. dask, xarray and others look on the instance, and treat an
     instance that has them as an array in memory.
 
-    Examples
-    --------
     >>> class Example:
     ...     method = OnClass(lambda self: 1)
     >>> hasattr(Example, "method"), hasattr(Example(), "method")
