@@ -142,8 +142,7 @@ _PLACE = re.compile(r"^( *)%\((\w+)\)s$", re.MULTILINE)
 def filled(texts: Mapping[str, str]) -> Callable[[Documented], Documented]:
     r"""Make a decorator that inserts paragraphs into the docstring of a function or class.
 
-    ``texts`` are the paragraphs by name, unindented, without empty lines and a trailing newline. A name
-    without a paragraph raises a KeyError. Without docstrings (``python -OO``), the decorator does nothing.
+    ``texts`` are the paragraphs by name, unindented, without a trailing newline.
 
     >>> @filled({"axis": "axis : int\n    Counted from 0."})
     ... def lines(axis):
