@@ -279,6 +279,41 @@ def test_parts_of_other_exponents_are_counted_as_their_merge(dtype, low, high):
         rounds.run(table_flow(kind, 2, **how, limit_bytes=need - 1), summaries)
 
 
+#: Surveys with rows of any kind, each with the dtypes of its inputs.
+KINDS = {
+    "regions": (RegionSurvey.of("u4"), ()),
+    "bytes": (RegionSurvey.of("u4", "u1", SUMS[:3]), ("u1",)),
+    "floats": (RegionSurvey.of("u4", "f4", SUMS[:3]), ("f4",)),
+    "doubles": (RegionSurvey.of("u4", "f8", SUMS[:3]), ("f8",)),
+    "weighted": (RegionSurvey.of("u4", "f4", SUMS[3:]), ("f4",)),
+    "pairs": (AdjacencySurvey.of("u4"), ()),
+    "boundaries": (AdjacencySurvey.of("u4", "f4", bins=8, range=(0, 1)), ("f4",)),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_step_of_a_merge_needs_what_is_declared(name):
+    """No more, and an eighth of the declaration would be too little."""
+    survey, dtypes = KINDS[name]
+    shape = (16, 128, 128)
+    arrays = [(255 * np.random.default_rng(0).random(shape)).astype(d) for d in dtypes]
+    labels = blocks_of_voxels(shape)
+    flow = table_flow(survey.table(shape), 2, row_bytes=survey.row_bytes)
+    (_, part) = next(iter(surveyed(survey, (labels, *arrays), shape, 16)))
+    rows, step = 2 * len(part), next(r for r in flow.rounds if r.name == "shard")
+    values = [((0, k), part) for k in range(2)]
+    [*step.step((0,), values[:1])]  # loads kernels
+    tracemalloc.start()
+    try:
+        found = [*step.step((0,), values)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 1
+    declared = MERGE_COPIES * rows * survey.row_bytes
+    assert declared / 8 < 2 * part.nbytes + peak <= declared
+
+
 def test_the_samples_of_many_slabs_take_little_memory():
     """With the sizes that runs have: samples of 512 slabs met at once, 700 MiB of them."""
     flow = table_flow(RegionSurvey.of(np.uint32).table((512, 1, 1)), 512)

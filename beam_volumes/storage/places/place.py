@@ -91,17 +91,12 @@ def output_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     ValueError: https://example.org/a.zarr: web servers are read-only; write to a local path, s3:// or gs://
     """
     spec = kvstore_spec(place)
-    if not can_be_written(spec):
+    if spec.get("driver") in ("http", "zip"):
         what = "zip files" if spec.get("driver") == "zip" else "web servers"
         raise ValueError(
             f"{url(spec)}: {what} are read-only; write to a local path, s3:// or gs://"
         )
     return spec
-
-
-def can_be_written(spec: Spec) -> bool:
-    """Whether this kind of store accepts writes."""
-    return spec.get("driver") not in ("http", "zip")
 
 
 def _endpoint() -> Spec:
