@@ -282,7 +282,7 @@ class _Zipped(WritableFormat):
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
         little = np.ascontiguousarray(voxels, d.dtype.newbyteorder("<"))
-        return gzip.compress(little.reshape(-1).view(np.uint8), 4, mtime=0)
+        return gzip.compress(little.reshape(-1).view(np.uint8).data, 4, mtime=0)
 
     def decode(self, d: Description, data: bytes, shape: Triple) -> np.ndarray:
         return np.frombuffer(gzip.decompress(data), d.dtype.newbyteorder("<")).reshape(shape)
