@@ -64,6 +64,11 @@ class Adjacency:
         arrays = (self.pairs, self.faces, self.used, self.extremes, self.sums.digits, self.bins)
         return sum(a.nbytes for a in arrays)
 
+    @property
+    def exact(self) -> tuple[Wide, ...]:
+        """The array of exact numbers."""
+        return (self.sums,)
+
 
 #: The array that each kind of column needs, in addition to pairs and the number of values.
 _ARRAYS = {"faces": "faces", "min": "extremes", "max": "extremes", "mean": "sums", "sum": "sums"}
@@ -135,12 +140,11 @@ def adjacency(
             )
         also_least, also_most, _ = magnitudes(values_under[None])
         minimum, maximum = min(minimum, also_least), max(maximum, also_most)
-        low = math.frexp(minimum)[1] - 1 if maximum else 0
-        # a mean of two values needs at most half of the last bit of the smaller one
-        first = max(-1074, low - 54) // 32
+        first = None
         if all(v.dtype.kind in "iu" for v in values):
             first = -1 if value == "mean" else 0
-        base, width = 32 * first, (math.frexp(maximum)[1] + 1 - 32 * first) // 32 + 4
+        first, width = digits_between(minimum, maximum, first)
+        base = 32 * first
     if "sums" not in arrays:
         width = 0
     # Pairs are numbered when they are found, so neighbouring voxels have pairs near each other in memory.
@@ -163,6 +167,15 @@ def adjacency(
     pairs, faces, count, extremes, cells, bins = (rows.pop(0)[: at[3]][order] for _ in range(6))
     sums = Wide.of(cells, base // 32)
     return Adjacency(pairs, faces, count, extremes, sums, bins).only(arrays)
+
+
+def digits_between(minimum: float, maximum: float, first: int | None = None) -> tuple[int, int]:
+    """The first digit of the sums of values with sizes in a range, and the number of digits."""
+    if first is None:
+        low = math.frexp(minimum)[1] - 1 if maximum else 0
+        # a mean of two values needs at most half of the last bit of the smaller one
+        first = max(-1074, low - 54) // 32
+    return first, (math.frexp(maximum)[1] + 1 - 32 * first) // 32 + 4
 
 
 #: Pairs for which a block has room at first.

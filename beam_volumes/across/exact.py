@@ -1,13 +1,21 @@
-"""Columns of exact sums: wide integers as digits of 32 bits, mergeable in any order."""
+"""Columns of exact sums: wide integers as digits of 32 bits, mergeable in any order.
+
+All rows of a part have the digits of any, so the size of rows depends on the range of their values.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 _LOW = np.int64(0xFFFFFFFF)
 _SIGN = 1 << 31
+#: Rows that are rounded to floats at a time.
+_ROWS = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +37,7 @@ class Wide:
             return cls(first if cells.any() else 0, np.ascontiguousarray(cells))
         digits = np.zeros((*cells.shape[:-1], cells.shape[-1] + 2), np.int64)
         digits[..., :-2] = cells
+        del cells  # before digits are copied again
         for i in range(digits.shape[-1] - 1):
             digits[..., i + 1] += digits[..., i] >> 32
             digits[..., i] &= _LOW
@@ -40,20 +49,24 @@ class Wide:
         return cls.of(np.stack([values & _LOW, values >> 32], axis=-1))
 
     def _trimmed(self) -> Wide:
-        digits = self.digits
-        while digits.shape[-1] > 1:
-            top, below = digits[..., -1], digits[..., -2]
+        digits, lead, end = self.digits, 0, self.digits.shape[-1]
+        if not digits.any():
+            return Wide(0, np.zeros((*digits.shape[:-1], min(1, end)), np.int64))
+        top = digits[..., -1]
+        while end > 1:
+            below = digits[..., end - 2]
             signed = np.where(below >> 31 & 1, below - (1 << 32), below)
             if not np.array_equal(top, signed >> 32):
                 break
-            digits = np.concatenate([digits[..., :-2], signed[..., None]], axis=-1)
-        lead = 0
-        while lead < digits.shape[-1] - 1 and not digits[..., lead].any():
+            top, end = signed, end - 1
+        while lead < end - 1 and not digits[..., lead].any():
             lead += 1
-        if not digits.any():
-            return Wide(0, digits[..., -1:])
+        if end - lead == digits.shape[-1]:
+            return self
         # A copy, to free the digits that are left out.
-        return Wide(self.first + lead, digits[..., lead:].copy() if lead else digits)
+        digits = digits[..., lead:end].copy()
+        digits[..., -1] = top
+        return Wide(self.first + lead, digits)
 
     def spread(self, first: int, width: int) -> np.ndarray:
         """The digits from ``first`` on, as a new array."""
@@ -76,6 +89,12 @@ class Wide:
 
     def floats(self) -> np.ndarray:
         """As float64, to within a few roundings."""
+        result = np.empty(self.digits.shape[:-1])
+        for i in range(0, len(result), _ROWS):  # copies of digits are large
+            result[i : i + _ROWS] = Wide(self.first, self.digits[i : i + _ROWS])._floats()
+        return result
+
+    def _floats(self) -> np.ndarray:
         negative = self.digits[..., -1] < 0
         digits = np.where(negative[..., None], -self.digits, self.digits)
         if negative.any():
@@ -119,6 +138,46 @@ def window(parts: list[Wide]) -> tuple[int, int]:
     return first, max(p.first + p.digits.shape[-1] for p in parts) - first
 
 
+class RowSize(NamedTuple):
+    """The size of the rows of some parts of a table; see `row_size`."""
+
+    rows: int
+    others: int  #: Bytes of all rows without their exact numbers.
+    #: Of each array of exact numbers: the first digit, the end of its digits, and the numbers of a row.
+    digits: tuple[tuple[int, int, int], ...]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of the merged parts, which has the digits of all."""
+        numbers = sum(8 * (end - first) * count for first, end, count in self.digits)
+        return numbers + self.others // max(1, self.rows)
+
+
+def row_size(part: Any) -> RowSize:
+    """The size of the rows of a part with ``exact`` arrays; 0 for one without these."""
+    exact = getattr(part, "exact", ())
+    if not exact:
+        return RowSize(0, 0, ())
+    digits = []
+    for wide in exact:
+        *numbers, width = wide.digits.shape[1:]
+        end = wide.first + width if wide.digits.any() else wide.first
+        digits.append((wide.first, end, math.prod(numbers)))
+    others = part.nbytes - sum(wide.digits.nbytes for wide in exact)
+    return RowSize(len(part), others, tuple(digits))
+
+
+def joined_size(sizes: Iterable[RowSize]) -> RowSize:
+    """The size of the rows of all parts."""
+    sizes = list(sizes)
+    digits = []
+    for column in zip(*(s.digits for s in sizes), strict=True):
+        used = [(first, end) for first, end, _ in column if first < end] or [(0, 0)]
+        first, end = min(a for a, _ in used), max(b for _, b in used)
+        digits.append((first, end, column[0][2]))
+    return RowSize(sum(s.rows for s in sizes), sum(s.others for s in sizes), tuple(digits))
+
+
 def stacked(*columns: Wide) -> Wide:
     """Stack columns."""
     first, width = window(list(columns))
@@ -128,8 +187,18 @@ def stacked(*columns: Wide) -> Wide:
 def add_groups(parts: list[Wide], order: np.ndarray, starts: np.ndarray) -> Wide:
     """The sums of groups of the rows of all parts, after sorting them by ``order``."""
     first, width = window(parts)
+    numbers = parts[0].digits.shape[1:-1]
     if not width:
-        return Wide(first, np.zeros((len(starts), *parts[0].digits.shape[1:]), np.int64))
-    is_same = all(p.digits.shape[-1] == width for p in parts)
-    rows = [p.digits if is_same else p.spread(first, width) for p in parts]
-    return Wide.of(np.add.reduceat(np.concatenate(rows)[order], starts, axis=0), first)
+        return Wide(first, np.zeros((len(starts), *numbers, 0), np.int64))
+    # Rows may be large: they are copied to their places at once.
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    rows = np.zeros((len(order), *numbers, width), np.int64)
+    start = 0
+    for part in parts:
+        stop, at = start + len(part.digits), part.first - first
+        rows[place[start:stop], ..., at : at + part.digits.shape[-1]] = part.digits
+        start = stop
+    sums = np.add.reduceat(rows, starts, axis=0)
+    del rows
+    return Wide.of(sums, first)

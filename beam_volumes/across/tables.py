@@ -144,6 +144,13 @@ class Regions:
             total += i.sums.digits.nbytes + i.values.nbytes + i.weighted.digits.nbytes
         return total
 
+    @property
+    def exact(self) -> tuple[Wide, ...]:
+        """The arrays of exact numbers."""
+        inner = self.intensities
+        of_intensities = () if inner is None else (inner.sums, inner.weighted)
+        return self.sums, self.cubes, *of_intensities
+
 
 def sums_for(arrays: frozenset[str]) -> int:
     """The number of sums of intensities that arrays need."""
@@ -435,16 +442,21 @@ def _float_intensities(labels, values, origin, keys, place, n, nan, number) -> I
 
 def _digits(values: np.ndarray, nan: str) -> tuple[int, int]:
     """The first digit of the sums of floats, and the number of digits."""
-    min_size, max_size, bad = kernels.magnitudes(values)
-    single = values.dtype.itemsize == 4
+    *sizes, bad = kernels.magnitudes(values)
     if bad and nan == "raise":
         raise ValueError(
             f'{bad} intensities are NaN or infinite: give nan="omit" to leave them out'
         )
-    if max_size >= 2.0**511:
+    if sizes[1] >= 2.0**511:
         raise ValueError(
-            f"an intensity of {max_size:g} is too large; its square does not fit float64"
+            f"an intensity of {sizes[1]:g} is too large; its square does not fit float64"
         )
+    return digits_between(sizes[0], sizes[1], values.dtype)
+
+
+def digits_between(min_size: float, max_size: float, dtype: np.dtype) -> tuple[int, int]:
+    """The first digit of the sums of floats with sizes in a range, and the number of digits."""
+    single = dtype.itemsize == 4
     # of the first bit of the smallest value
     low = math.frexp(min_size)[1] - 1 if max_size else 0
     high = math.frexp(max_size)[1]
@@ -557,7 +569,8 @@ def properties(
     unknown = [n for n in names if n.partition("-")[0] not in known]
     if unknown:
         raise ValueError(f"there is no region property {', '.join(unknown)} in {ndim}-D")
-    part = part[part.count > 0]
+    if not part.count.all():
+        part = part[part.count > 0]
     table: dict[str, np.ndarray] = {"label": part.label}
     finish = Finish(part, shape, spacing, axes)
     for name in names:

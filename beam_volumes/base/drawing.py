@@ -19,8 +19,6 @@ PAPER, EMPTY, STORED, NOW, NEXT, DONE = (
 class Drawing:
     """Shapes and text of an SVG image; ``title`` is its description for screen readers.
 
-    Examples
-    --------
     >>> d = Drawing(20, 10, "a box")
     >>> d.box(0, 0, 20, 10, "#ffffff")
     >>> d.svg().startswith('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 10"')
@@ -84,8 +82,6 @@ class Drawing:
 def shortened(words: str, maximum: int) -> str:
     """Shorten text to at most ``maximum`` letters: keep its beginning, or the end of a path.
 
-    Examples
-    --------
     >>> shortened("gaussian_filter", 9), shortened("/data/em.zarr", 9)
     ('gaussian…', '…/em.zarr')
     """

@@ -125,8 +125,6 @@ class Lattice:
 
     A crop has another start. A level of a pyramid has a larger step.
 
-    Examples
-    --------
     >>> level = Lattice((5, 5, 5), step=(2, 2, 2))
     >>> level.within(0, (4, 8)), level.within(0, (4, 8), unit=4)
     ((2, 4), (4, 4))
@@ -153,8 +151,6 @@ class Lattice:
     def above(self, start: Triple, factor: Triple = (1, 1, 1)) -> Lattice:
         """The lattice in a larger domain: this domain starts at ``start``, or is coarser by ``factor``.
 
-        Examples
-        --------
         >>> Lattice((5, 5, 5), step=(2, 2, 2)).above((3, 0, 0))
         Lattice(shape=(5, 5, 5), start=(3, 0, 0), step=(2, 2, 2))
         """
@@ -175,8 +171,6 @@ def pad_index(start: int, stop: int, size: int, mode: str) -> np.ndarray:
 
     ``size`` is the extent of the axis, and ``mode`` a boundary mode of scipy.ndimage other than ``wrap``.
 
-    Examples
-    --------
     >>> pad_index(-2, 5, 3, "reflect").tolist()
     [1, 0, 0, 1, 2, 2, 1]
     >>> pad_index(-2, 5, 3, "mirror").tolist()

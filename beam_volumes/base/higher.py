@@ -16,8 +16,6 @@ T = TypeVar("T")
 class Provided(Generic[T]):
     """Functions that a higher layer provides; a call returns them.
 
-    Examples
-    --------
     >>> import math
     >>> numbers = Provided()
     >>> numbers.provide(lambda: math)

@@ -430,8 +430,6 @@ def hint(name: str, known: Collection[str]) -> str:
 
     Names of numpy are not treated as misspelt: `sort` is not `sqrt`.
 
-    Examples
-    --------
     >>> hint("gausian_filter", ["gaussian_filter", "label"]), hint("li", ["threshold_li"])
     ("did you mean 'gaussian_filter'?", "did you mean 'threshold_li'?")
     >>> hint("imread", []), hint("nothing", []), hint("sort", ["sqrt"])
@@ -537,8 +535,6 @@ _NOWHERE = {
 def parameter_hint(name: str, known: Sequence[str]) -> str:
     """Suggest a parameter for an unknown one.
 
-    Examples
-    --------
     >>> parameter_hint("sgima", ["volume", "sigma"])
     '; did you mean sigma=?'
     >>> parameter_hint("intensity_image", ["labels", "intensity"])
@@ -564,8 +560,6 @@ def check_names(function: str, given: Iterable[str], known: Sequence[str]) -> No
 def checked_methods(kind: type[T]) -> type[T]:
     """Class decorator: the public methods refuse unknown parameters as functions do.
 
-    Examples
-    --------
     >>> @checked_methods
     ... class Image:
     ...     def mean(self, axis=None): ...

@@ -23,8 +23,6 @@ def calling(function: str) -> Iterator[None]:
 def check_not_nested() -> None:
     """Refuse to start a sweep inside a user's function.
 
-    Examples
-    --------
     >>> with calling("edges"):
     ...     check_not_nested()
     Traceback (most recent call last):

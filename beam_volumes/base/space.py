@@ -162,12 +162,8 @@ class Space:
     def shared(self, other: Space) -> Space:
         """The space of the voxelwise result of two volumes: the metadata that either of them has.
 
-        Both must agree where both have metadata, or DifferentSpaces is raised. The unit is the first known
-        one. Origins may differ between slices of one grid; the result has the first origin. The rule is in
-        docs/internals/rules.md.
+        Metadata of both must agree, or DifferentSpaces is raised; docs/internals/rules.md has the rule.
 
-        Examples
-        --------
         >>> nm = Space(voxel_size=(40, 8, 8), unit="nanometer")
         >>> um = Space(voxel_size=(0.04, 0.008, 0.008), unit="micrometer")
         >>> nm.shared(um) == nm, Space().shared(um) == um

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 def printable(text: str) -> str:
     r"""Escape all characters except printable ones and newlines.
 
-    Examples
-    --------
     >>> print(printable("s\x1b[2J\r.png\nnext"))
     s\x1b[2J\r.png
     next
@@ -27,8 +25,6 @@ def printable(text: str) -> str:
 def parsed_json(text: str | bytes) -> Any:
     """Parse a JSON document; ValueError if it is invalid or nested too deeply.
 
-    Examples
-    --------
     >>> parsed_json("[" * 100_000)
     Traceback (most recent call last):
     ValueError: it is nested too deeply
@@ -50,8 +46,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def repeated(names: Iterable[Any]) -> str:
     """Return the first name that is there twice, or an empty text.
 
-    Examples
-    --------
     >>> repeated(["z", "y", "x", "y"]), repeated("zyx")
     ('y', '')
     """
@@ -69,8 +63,6 @@ def check_columns(names: Iterable[Any], what: str) -> None:
 def lined_json(document: Mapping[str, Any]) -> bytes:
     r"""Encode a JSON object with a line for each key: Python indents deeper documents slowly.
 
-    Examples
-    --------
     >>> lined_json({"run": "a", "steps": [{"id": 1}]})
     b'{\n"run": "a",\n"steps": [{"id": 1}]\n}'
     """
@@ -81,8 +73,6 @@ def lined_json(document: Mapping[str, Any]) -> bytes:
 def counted(n: int, name: str) -> str:
     """Format a number with a noun.
 
-    Examples
-    --------
     >>> counted(1, "pass"), counted(2, "pass"), counted(1200, "slab")
     ('1 pass', '2 passes', '1,200 slabs')
     """
@@ -93,8 +83,6 @@ def counted(n: int, name: str) -> str:
 def format_duration(seconds: float, digits: int = 0) -> str:
     """Format seconds; with ``digits`` decimals below a minute.
 
-    Examples
-    --------
     >>> format_duration(7), format_duration(0.42, 1), format_duration(75), format_duration(7500)
     ('7 s', '0.4 s', '1 min 15 s', '2 h 05 min')
     """
@@ -109,8 +97,6 @@ def format_duration(seconds: float, digits: int = 0) -> str:
 def format_bytes(n: float) -> str:
     """Format a number of bytes.
 
-    Examples
-    --------
     >>> format_bytes(3 << 30)
     '3.0 GiB'
     """
@@ -124,8 +110,6 @@ def format_bytes(n: float) -> str:
 def format_number(value: float) -> str:
     """Format a number with six digits, or with all digits before the point.
 
-    Examples
-    --------
     >>> format_number(65535.0), format_number(1234567.8), format_number(0.000123456789), format_number(7)
     ('65535', '1234568', '0.000123457', '7')
     """
@@ -137,8 +121,6 @@ def format_number(value: float) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name, or all names if they are few.
 
-    Examples
-    --------
     >>> nearest("sigmma", ["sigma", "size"])
     "; did you mean 'sigma'?"
     """
@@ -160,11 +142,8 @@ _PLACE = re.compile(r"^( *)%\((\w+)\)s$", re.MULTILINE)
 def filled(texts: Mapping[str, str]) -> Callable[[Documented], Documented]:
     r"""Make a decorator that inserts paragraphs into the docstring of a function or class.
 
-    ``texts`` are the paragraphs by name, unindented, without empty lines and a trailing newline. A name
-    without a paragraph raises a KeyError. Without docstrings (``python -OO``), the decorator does nothing.
+    ``texts`` are the paragraphs by name, unindented, without a trailing newline.
 
-    Examples
-    --------
     >>> @filled({"axis": "axis : int\n    Counted from 0."})
     ... def lines(axis):
     ...     '''Count lines.

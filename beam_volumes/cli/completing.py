@@ -17,8 +17,6 @@ def offered(arguments: argparse.ArgumentParser) -> None:
 def words(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Complete a word of a chain: operations and files, or options of the previous operation.
 
-    Examples
-    --------
     >>> words("--si", argparse.Namespace(words=["em.zarr", "gaussian_filter"]))
     ['--sigma']
     """

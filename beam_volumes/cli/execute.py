@@ -63,7 +63,7 @@ def dry(targets: Sequence[Any], options: RunOptions, census: bool = False) -> No
     """Show the whole plan, and warn of anything that would prevent the run."""
     planned = compute.plan_run(targets, options)
     print_result(planned.explain(verbose=True, census=census))
-    if _elsewhere(options.runner):
+    if options.runner not in (None, AUTO) and not is_local(options.runner):
         print_result(f"\n{advice(planned)}")
     _warn_of_outputs(planned, options)
 
@@ -87,8 +87,6 @@ def finish(
 def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
     """Return one line per result: the path of an output, a number, or the rows of a table.
 
-    Examples
-    --------
     >>> results(("mean", "", None), (0.5, 7, 9))
     ['mean: 0.5', '7']
     """
@@ -120,11 +118,6 @@ def note_unless_quiet(text: str, options: RunOptions) -> None:
     """Print a note on standard error, unless ``--quiet`` is given."""
     if options.progress:
         print_note(text)
-
-
-def _elsewhere(runner: Any) -> bool:
-    """Whether the runner uses other machines."""
-    return runner not in (None, AUTO) and not is_local(runner)
 
 
 def _warn_of_outputs(plan: Plan, options: RunOptions) -> None:

@@ -67,8 +67,6 @@ def print_note(text: str) -> None:
 def plain_text(text: str) -> str:
     """Remove markup from the text of a docstring.
 
-    Examples
-    --------
     >>> plain_text('with ``"constant"`` see `pad`')
     'with constant see pad'
     """
@@ -136,8 +134,6 @@ def message(error: BaseException, recipe: bool = False) -> str:
 def worded(text: str, recipe: bool = False) -> str:
     """Replace Python keywords in an error message by options, or by keys of a recipe.
 
-    Examples
-    --------
     >>> worded("there are 3: choose one, such as v[0] or v.sel(c='DAPI')")
     'there are 3: choose one by --index c=DAPI'
     >>> worded("the axis c has extent 1: drop it, as v[:, 0] or v.sel(c='0')")

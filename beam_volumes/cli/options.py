@@ -43,8 +43,6 @@ def _run_arguments(parser: argparse.ArgumentParser, where: str) -> None:
 def option_help(name: str) -> str:
     """Return the help of a run option: its docstring entry without markup.
 
-    Examples
-    --------
     >>> option_help("overwrite")
     'replace existing outputs; otherwise they raise an error'
     """
@@ -125,8 +123,6 @@ def levels_asked(args: argparse.Namespace) -> dict[str, Any]:
 def factors(text: str | None) -> Any:
     """Parse downsampling factors.
 
-    Examples
-    --------
     >>> factors("2"), factors("1,2,2"), factors("1,2,2; 2")
     (2, [1, 2, 2], [[1, 2, 2], 2])
     """
@@ -231,8 +227,6 @@ def opened(path: str, args: argparse.Namespace) -> Volume:
 def parse_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
     """Parse options of the form ``NAME=VALUE`` to keywords.
 
-    Examples
-    --------
     >>> parse_options(["shape=[4, 5, 6]", "dtype=u1"])
     {'shape': [4, 5, 6], 'dtype': 'u1'}
     """
@@ -248,8 +242,6 @@ def parse_options(texts: Sequence[str], option: str = "--option") -> dict[str, A
 def parse_index(text: str | None) -> dict[str, int | str] | None:
     """Parse an index such as ``t=0,c=DAPI`` to a mapping.
 
-    Examples
-    --------
     >>> parse_index("t=0,c=DAPI")
     {'t': 0, 'c': 'DAPI'}
     """
@@ -267,8 +259,6 @@ def parse_index(text: str | None) -> dict[str, int | str] | None:
 def number(text: str, option: str) -> int | float:
     """Parse a number.
 
-    Examples
-    --------
     >>> number("1e-3", "--threshold")
     0.001
     """
@@ -281,8 +271,6 @@ def number(text: str, option: str) -> int | float:
 def numbers(text: str, option: str) -> list[int | float]:
     """Parse numbers separated by commas.
 
-    Examples
-    --------
     >>> numbers("40, 4, 4", "--voxel-size")
     [40, 4, 4]
     """
@@ -292,8 +280,6 @@ def numbers(text: str, option: str) -> list[int | float]:
 def extents(text: str | None, option: str) -> list[int] | None:
     """Parse a shape, or return None if there is none.
 
-    Examples
-    --------
     >>> extents("64,512,512", "--slab")
     [64, 512, 512]
     """

@@ -73,8 +73,6 @@ def count_paths(pipeline: beam.Pipeline) -> int:
 def rest_address(options: PipelineOptions) -> str | None:
     """Return the address of a cluster's REST server, if options name one.
 
-    Examples
-    --------
     >>> rest_address(PipelineOptions(["--flink_master=localhost:8081"]))
     'http://localhost:8081'
     >>> rest_address(PipelineOptions(["--flink_master=[local]"]))

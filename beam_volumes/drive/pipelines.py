@@ -164,8 +164,6 @@ def run_verification(
 def cancelled(result: Any) -> str:
     """Cancel a job; return a message, also if its runner cannot cancel it.
 
-    Examples
-    --------
     >>> from apache_beam.runners.runner import PipelineResult
     >>> print(cancelled(PipelineResult("RUNNING")))  # doctest: +ELLIPSIS
     the job still runs: its runner did not cancel it (NotImplementedError). Stop it by ...

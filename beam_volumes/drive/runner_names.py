@@ -21,8 +21,6 @@ _HERE = ("local", "here", "threads", "processes", "multiprocessing", "sync", "no
 def is_local(runner: Any) -> bool:
     """Whether a runner, by name, class or instance, is FnApiRunner on this machine.
 
-    Examples
-    --------
     >>> is_local("DirectRunner"), is_local("FlinkRunner")
     (True, False)
     """
@@ -32,8 +30,6 @@ def is_local(runner: Any) -> bool:
 def check_runner(runner: Any) -> None:
     """Refuse unknown names of runners with the nearest name; Beam checks classes, instances and full names.
 
-    Examples
-    --------
     >>> check_runner("Dirct")
     Traceback (most recent call last):
     ValueError: runner='Dirct': Beam has no such runner; did you mean 'DirectRunner'?
@@ -99,8 +95,6 @@ def check_arguments(
 def check_options(options: Any, runner: Any) -> None:
     """Refuse options as a list or a dict that Beam does not have, or with other values than texts.
 
-    Examples
-    --------
     >>> check_options({"tmp_location": "/data"}, "DirectRunner")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
     UnknownOption: options: Beam has no --tmp_location; did you mean '--temp_location'?
@@ -134,8 +128,6 @@ def _has_server(runner: Any) -> bool:
 def taking(parser: argparse.ArgumentParser) -> dict[str, int]:
     """Return the options of a parser, and the number of values that each takes: 1 or 0.
 
-    Examples
-    --------
     >>> parser = argparse.ArgumentParser(add_help=False)
     >>> _ = parser.add_argument("--memory"), parser.add_argument("--quiet", action="store_true")
     >>> taking(parser)

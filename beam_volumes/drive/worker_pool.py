@@ -70,8 +70,6 @@ def _work(address: str, number: str) -> None:
 def serving(port: int, host: str = "localhost") -> Iterator[int]:
     """Run a pool at a port (0 for any free one) while the context lasts.
 
-    Examples
-    --------
     >>> with serving(0) as port:
     ...     print(port > 0)
     True

@@ -248,8 +248,6 @@ CATALOGUE = {
 def urn_of(name: str) -> str:
     """Return the URN of a transform.
 
-    Examples
-    --------
     >>> urn_of("ReadSlabs")
     'beam:schematransform:beam_volumes:read_slabs:v1'
     """
@@ -260,8 +258,6 @@ def urn_of(name: str) -> str:
 def plain(value: Any) -> Any:
     """Convert rows in a configuration to mappings, and arrays to lists.
 
-    Examples
-    --------
     >>> plain(Grid("em.zarr", 16, (64, 64)))
     {'input': 'em.zarr', 'depth': 16, 'tile': [64, 64]}
     """
@@ -276,8 +272,6 @@ def plain(value: Any) -> Any:
 def listed() -> Iterator[str]:
     """List the transforms, their URNs and their fields.
 
-    Examples
-    --------
     >>> next(listed())
     'ComputeRecipe  beam:schematransform:beam_volumes:compute_recipe:v1'
     """

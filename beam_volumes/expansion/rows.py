@@ -20,8 +20,6 @@ from beam_volumes.transforms.slab import KeyedSlab, Slab, SlabKey
 class SlabRow(NamedTuple):
     r"""A slab as a row.
 
-    Examples
-    --------
     >>> slab = Slab(Box((8, 0, 0), (9, 1, 2)), ((1, 0), (0, 0), (0, 0)), np.ones((2, 1, 2), "u1"), (9, 1, 2))
     >>> row = row_of((slab.key, slab))
     >>> row.z, row.core, row.halo, row.dtype, row.data

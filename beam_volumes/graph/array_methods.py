@@ -274,8 +274,6 @@ class ArrayMethods(VolumeCore):
 class Blocks:
     """A volume that returns arrays when sliced, as datasets in files do, for dask.
 
-    Examples
-    --------
     >>> Blocks(bv.open(np.arange(6).reshape(2, 3)))[1, ::2]
     array([3, 5])
     """

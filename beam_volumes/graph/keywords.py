@@ -46,11 +46,8 @@ _INSIDE: ContextVar[bool] = ContextVar("_INSIDE", default=False)
 def checked_keywords(function: Function, *, names_call: bool = False) -> Function:
     """Check arguments: parameters by name, and values by annotation.
 
-    With ``names_call``, the function computes nothing yet. All its errors then begin with its name, including
-    errors of functions that it calls (`_of_caller`). An ``__init__`` is checked as a call of its class.
+    With ``names_call``, all errors of the function, which computes nothing yet, begin with its name.
 
-    Examples
-    --------
     >>> @checked_keywords
     ... def smooth(volume, sigma: float): ...
     >>> smooth(1, sgima=2)

@@ -71,8 +71,6 @@ class Kind:
     def text(self) -> str:
         """The alternatives in one phrase.
 
-        Examples
-        --------
         >>> kind_of("int | str | None").text
         'a whole number, a text or None'
         """
@@ -167,8 +165,6 @@ _NAMED = {
 def split(text: str, at: str) -> list[str]:
     """Split an annotation outside of brackets.
 
-    Examples
-    --------
     >>> split("float | Sequence[float | str] | None", "|")
     ['float', 'Sequence[float | str]', 'None']
     """
@@ -185,8 +181,6 @@ def split(text: str, at: str) -> list[str]:
 def kind_of(annotation: str, names: Mapping[str, Any] = {}) -> Kind:
     """Parse an annotation, with aliases from ``names``; unknown annotations accept any value.
 
-    Examples
-    --------
     >>> kind_of("Sequence[int]").accepts([1, 2.5]), kind_of("Sequence[int]").accepts((1, 2))
     (False, True)
     """

@@ -51,11 +51,8 @@ def computed(item: Any) -> Any:
 class OnClass:
     """A method of a class that its instances lack.
 
-    numpy looks up its protocols on the class. dask, xarray and others look on the instance, and treat an
-    instance that has them as an array in memory.
+    numpy finds its protocols on the class. dask and xarray would take an instance with them for an array.
 
-    Examples
-    --------
     >>> class Example:
     ...     method = OnClass(lambda self: 1)
     >>> hasattr(Example, "method"), hasattr(Example(), "method")

@@ -81,8 +81,6 @@ def space_of(
 def called(volume: VolumeCore) -> str:
     """The name of a volume in messages: its path, or its operation and source.
 
-    Examples
-    --------
     >>> called(bv.gaussian_filter(bv.open(np.ones((4, 5))), 1))
     'gaussian_filter of a numpy array of shape (4, 5)'
     """

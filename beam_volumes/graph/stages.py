@@ -114,8 +114,6 @@ class Repeated(Regrid):
 def interleaved_dtype(dtype: np.dtype, channels: int) -> np.dtype:
     """The dtype of a voxel with several channels.
 
-    Examples
-    --------
     >>> interleaved_dtype(np.dtype("u1"), 3).itemsize
     3
     """

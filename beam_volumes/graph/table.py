@@ -36,8 +36,6 @@ class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
     It also has the attributes and methods of `pyarrow.Table`; ``rows.to_pyarrow()`` returns a real table for
     functions that accept nothing else. Its length is the number of rows.
 
-    Examples
-    --------
     >>> rows = bv.compute(bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]))
     >>> {name: column.to_pylist() for name, column in dict(rows).items()}
     {'label': [1, 2], 'area': [2.0, 1.0]}

@@ -233,8 +233,6 @@ max_retries : int, default: 1
     def of(cls, arguments: Mapping[str, Any], **others: Any) -> RunOptions:
         """Make options from the function arguments that are options, and from ``others``.
 
-        Examples
-        --------
         >>> RunOptions.of({"volume": None, "workers": 2}, processes=3).slabs_in_flight
         2
         """
@@ -363,8 +361,6 @@ def takes_options(*, driving: bool, memory: str = "memory") -> Callable[[_Taking
     ``driving``: whether to include the options of functions that drive a run. ``memory``: the name of
     the entry of this option. ``**named`` stays, for other keywords.
 
-    Examples
-    --------
     >>> @takes_options(driving=True)
     ... def run(*targets, **options):
     ...     return RunOptions.of(options)

@@ -186,8 +186,6 @@ def _moved(target: Wanted, real: Wanted, run: str, k: int, places: list[Spec]) -
 def trial_place(output: Spec, run: str) -> Spec:
     """Return a temporary folder on the same disk, or in the same bucket, as an output.
 
-    Examples
-    --------
     >>> trial_place({"driver": "gcs", "bucket": "b", "path": "c/mask.zarr/"}, "7")["path"]
     'c/mask.zarr.bench-7/'
     """
@@ -204,8 +202,6 @@ def middle(volume: Volume, voxels: int) -> Crop:
 
     Channels are kept.
 
-    Examples
-    --------
     >>> whole, half = bv.open(np.zeros((64, 200, 300), "u1")), bv.open(np.zeros((64, 100, 150), "u1"))
     >>> part = middle(whole, 32 * 64 * 64)
     >>> part(whole).shape, part(half).shape
@@ -257,8 +253,6 @@ def _chunk(volume: Volume) -> tuple[int, int, int]:
 def box_of_cells(shape: Sequence[int], cells: Sequence[int], voxels: int) -> tuple[int, ...]:
     """Return the sides of a box of whole cells with about ``voxels``, at least one cell.
 
-    Examples
-    --------
     >>> box_of_cells((200, 512, 900), (16, 512, 512), 1 << 24)
     (64, 512, 512)
     """
@@ -275,8 +269,6 @@ def box_of_cells(shape: Sequence[int], cells: Sequence[int], voxels: int) -> tup
 def near_cube(shape: Sequence[int], voxels: int) -> tuple[int, ...]:
     """Return the sides of a nearly cubic box of about ``voxels`` that fits into a shape.
 
-    Examples
-    --------
     >>> near_cube((10, 500, 900), 9000)
     (10, 30, 30)
     """

@@ -77,12 +77,9 @@ def _built(
         for k, target in enumerate(_targets(output, item)):
             targets.append(target)
             names.append(f"{output.step}[{k}]" if isinstance(item, tuple) else output.step)
-    return Built(tuple(targets), tuple(names), _made_from(recipe, crop))
-
-
-def _made_from(recipe: Recipe, crop: Any) -> Any:
-    """Return the recipe for the provenance of outputs, including the crop."""
-    return recipe.document if crop is None else {**(recipe.document or {}), "crop": str(crop)}
+    # The recipe for the provenance of outputs includes the crop.
+    made_from = recipe.document if crop is None else {**(recipe.document or {}), "crop": str(crop)}
+    return Built(tuple(targets), tuple(names), made_from)
 
 
 def expressions(

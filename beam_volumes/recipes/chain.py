@@ -31,8 +31,6 @@ FOOTPRINTS = ("footprint", "structure", "structure1")
 def document(words: Words) -> Entry:
     """Convert words to the document of a recipe; its places are the words, for messages.
 
-    Examples
-    --------
     >>> from beam_volumes.recipes.words import read_words
     >>> line = "em.zarr gaussian_filter 2 greater 128 -o mask.zarr"
     >>> document(read_words(line.split(), {}.get)).plain()["steps"]
@@ -313,8 +311,6 @@ def _is_place(word: str) -> bool:
 def _is_value(word: str) -> bool:
     """Whether a word is a number, a length with a unit, or several of these separated by commas.
 
-    Examples
-    --------
     >>> _is_value("1,.5,.5"), _is_value("0.7 um"), _is_value("[1, 2.5]"), _is_value("2.tif")
     (True, True, True, False)
     """
@@ -337,8 +333,6 @@ def _number(word: str) -> int | float | None:
 def _plain(text: str, where: str) -> Entry:
     """Parse a value as YAML; commas make a list, even without brackets.
 
-    Examples
-    --------
     >>> _plain("1,2.5", "--sigma").plain(), _plain("15 nm", "--sigma").plain()
     ([1, 2.5], '15 nm')
     """

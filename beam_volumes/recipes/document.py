@@ -90,8 +90,6 @@ class Entry:
 def load(text: str, name: str) -> Entry:
     r"""Read a YAML document from the file ``name``, without tags, repeated keys and excessive size.
 
-    Examples
-    --------
     >>> entry = load("a: 1\nb: [x, 2.5]", "r.yaml")
     >>> entry.plain(), entry.value["b"].where
     ({'a': 1, 'b': ['x', 2.5]}, 'r.yaml:2')
@@ -130,8 +128,6 @@ def parse_value(text: str, where: str) -> Entry:
 def placed(value: Any, where: str) -> Entry:
     """Convert plain data to a document, with the paths of its parts as places.
 
-    Examples
-    --------
     >>> placed({"steps": {"smooth": {"sigma": [1, 2]}}}, "recipe").value["steps"].value["smooth"].where
     'recipe.steps.smooth'
     """
@@ -193,8 +189,6 @@ def _scalar(node: Any) -> Any:
 def plain_scalar(text: str) -> Any:
     """Parse a scalar without quotes.
 
-    Examples
-    --------
     >>> plain_scalar("1e-3"), plain_scalar("no"), plain_scalar("~")
     (0.001, 'no', None)
     """
@@ -217,8 +211,6 @@ def _kind(value: Any) -> str:
 def printed(document: Any) -> str:
     """Format dicts, lists, strings, numbers, booleans and None as the text of a recipe.
 
-    Examples
-    --------
     >>> print(printed({"input": "em.zarr", "steps": {"crop": {"box": "0:16"}}, "output": "1e-3"}))
     input: em.zarr
     steps:
@@ -232,8 +224,6 @@ def printed(document: Any) -> str:
 def flow_text(value: Any) -> str:
     """Format plain data as YAML in one line.
 
-    Examples
-    --------
     >>> flow_text({"op": "clip", "box": "0:16", "inputs": ["a", 2.0]}), flow_text("no")
     ("{op: clip, box: '0:16', inputs: [a, 2.0]}", "'no'")
     """

@@ -347,8 +347,6 @@ def _step_references(entry: Entry) -> Iterator[Entry]:
 def split_name(text: str) -> tuple[str, int | None]:
     """Split a reference into the name of a step or an input, and the index of a result.
 
-    Examples
-    --------
     >>> split_name("tensor.0"), split_name("tensor")
     (('tensor', 0), ('tensor', None))
     """

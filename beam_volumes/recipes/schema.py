@@ -33,8 +33,6 @@ _SIMPLE: dict[str, Schema] = {
 def schema() -> Schema:
     """Return the schema, in draft 2020-12.
 
-    Examples
-    --------
     >>> schema()["$defs"]["crop"]["properties"]["box"]["anyOf"][0]
     {'type': 'string'}
     """

@@ -57,8 +57,6 @@ def read_words(words: Sequence[str], others: Callable[[str], int | None]) -> Wor
 
     ``others`` returns how many values, 0 or 1, follow an option of the run; None for an unknown option.
 
-    Examples
-    --------
     >>> found = read_words(["em.zarr", "median_filter", "--size", "3", "-o", "out.zarr"], {}.get)
     >>> found.steps[0].options, found.outputs[0][1].words
     ({'size': '3'}, ['out.zarr'])
@@ -158,8 +156,6 @@ def _value(option: str, left: list[str]) -> str:
 def spelt(name: str) -> str:
     """Return an option in the spelling of the command line.
 
-    Examples
-    --------
     >>> spelt("max_size")
     '--max-size'
     """

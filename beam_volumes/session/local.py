@@ -37,8 +37,6 @@ class Place(NamedTuple):
 class Spill(Box):
     """A box of values of any number and size, pickled, in a temporary file that ends with the box.
 
-    Examples
-    --------
     >>> spill = Spill()
     >>> for n, value in enumerate((1, "ab" * 1000)):
     ...     spill.put((n,), value)

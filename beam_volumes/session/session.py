@@ -49,8 +49,6 @@ class OncePerProcess:
 
     A runner pickles each step separately, and unpickles it for each thread.
 
-    Examples
-    --------
     >>> import pickle
     >>> from beam_volumes.session.session import OncePerProcess
     >>> class Setting(OncePerProcess):

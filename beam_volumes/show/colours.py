@@ -25,8 +25,6 @@ Window = tuple[float, float]
 def is_labels(volume: Volume) -> bool:
     """Whether voxels are labels: results of `label`, and integers of 32 and 64 bits.
 
-    Examples
-    --------
     >>> is_labels(bv.open(np.zeros((4, 5), "u4"))), is_labels(bv.open(np.zeros((4, 5), "u1")))
     (True, False)
     """
@@ -50,8 +48,6 @@ def colours_of(volume: Volume) -> tuple[tuple[int, int, int], ...]:
 def window_of(planes: Iterable[np.ndarray], percentiles: Window) -> Window:
     """Return the window of intensities between two percentiles.
 
-    Examples
-    --------
     >>> window_of([np.arange(101.0)], (1, 99))
     (1.0, 99.0)
     """
@@ -81,8 +77,6 @@ def grey(plane: np.ndarray, window: Window) -> np.ndarray:
 def coloured(labels: np.ndarray) -> np.ndarray:
     """Return labels as colours that only depend on the label; 0 is black.
 
-    Examples
-    --------
     >>> colours = coloured(np.array([[0, 1, 2, 1]]))
     >>> colours[0, 0].tolist(), bool((colours[0, 1] == colours[0, 3]).all())
     ([0, 0, 0], True)

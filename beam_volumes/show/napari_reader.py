@@ -90,8 +90,6 @@ def _place(path: str | Sequence[str]) -> str | list[str]:
 def layers(volume: Volume, name: str) -> list[Layer]:
     """Return a volume, stored or not, as layers of napari: one, or one for each channel.
 
-    Examples
-    --------
     >>> (planes, about, kind), = layers(bv.open(np.ones((2, 3, 4)), voxel_size=2, unit="nm"), "em")
     >>> planes.shape, about["scale"], kind
     ((2, 3, 4), [2.0, 2.0, 2.0], 'image')

@@ -136,8 +136,6 @@ def tile(
 def draw_boundaries(tile: np.ndarray, spans: Any, labels: Section) -> None:
     """Draw the boundaries of a section of labels on a picture of some rows and columns.
 
-    Examples
-    --------
     >>> tile = np.zeros((1, 4, 3), "u1")
     >>> draw_boundaries(tile, ((0, 1), (0, 8)), Section(0, 0, np.array([[[1, 1, 2]]]), ((0, 1), (2, 8))))
     >>> tile[0, :, 0].tolist()
@@ -158,8 +156,6 @@ def draw_boundaries(tile: np.ndarray, spans: Any, labels: Section) -> None:
 def resized(picture: np.ndarray, rows: int, columns: int, mixed: bool) -> np.ndarray:
     """Resize a picture: enlarge by repeating pixels, reduce by means or by the middle pixel.
 
-    Examples
-    --------
     >>> resized(np.array([[[0], [2]], [[4], [6]]], "u1"), 1, 4, mixed=True)[..., 0].tolist()
     [[2, 2, 4, 4]]
     """

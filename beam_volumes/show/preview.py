@@ -25,8 +25,6 @@ LARGEST = 8192
 class Preview:
     """A picture of three sections with its resolution and window; notebooks show it, and `save` writes it.
 
-    Examples
-    --------
     >>> v = bv.open(np.arange(120, dtype="u1").reshape(4, 5, 6))
     >>> bv.preview(v)
     <preview of z=4 y=5 x=6, uint8: 3 sections at z=2, y=2, x=3; every voxel; black 5.19, white 114.81>

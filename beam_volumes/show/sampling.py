@@ -37,8 +37,6 @@ class TooExpensive(ValueError):
 def along(axis: int) -> tuple[int, int]:
     """Return the axes of a section's rows and columns.
 
-    Examples
-    --------
     >>> [along(axis) for axis in range(3)]
     [(1, 2), (0, 2), (1, 0)]
     """

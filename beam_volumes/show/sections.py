@@ -80,8 +80,6 @@ def sections(
 def normals(volume: Volume) -> tuple[int, ...]:
     """Return the axes with sections: one for a plane, three for a volume.
 
-    Examples
-    --------
     >>> normals(bv.open(np.zeros((4, 5)))), normals(bv.open(np.zeros((4, 5, 6))))
     ((0,), (0, 1, 2))
     """

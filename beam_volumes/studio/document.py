@@ -68,8 +68,6 @@ class Branch:
 class Document:
     r"""The text of a recipe, its steps, and its history.
 
-    Examples
-    --------
     >>> d = Document("input: em.zarr\nsteps:\n  # noise\n  smooth: {op: gaussian_filter, sigma: 2}\n")
     >>> d.set("smooth", "sigma", 3)
     >>> d.insert(1, "label", {})
@@ -144,8 +142,6 @@ class Document:
     def branches(self) -> dict[str, Branch]:
         r"""Return the places of inputs and steps among the branches.
 
-        Examples
-        --------
         >>> wide = "{op: gaussian_filter, input: input, sigma: 8}"
         >>> steps = f"a: {{op: abs}}, wide: {wide}, even: {{op: subtract, inputs: [a, wide]}}"
         >>> found = Document(f"input: em.zarr\nsteps: {{{steps}}}\noutput: o.zarr\n").branches()

@@ -21,8 +21,6 @@ _TAKEN = ("bv", "np", "csv", "float", "input")
 def as_python(recipe: Recipe) -> str:
     r"""Return a program that computes and writes what a recipe does.
 
-    Examples
-    --------
     >>> from beam_volumes.recipes.recipe import parse_recipe
     >>> steps = "{smooth: {op: gaussian_filter, sigma: 2}, mask: {op: greater, inputs: [smooth, 9]}}"
     >>> print(as_python(parse_recipe(f"input: em.zarr\nsteps: {steps}\noutput: mask.zarr")))
@@ -65,8 +63,6 @@ def as_python(recipe: Recipe) -> str:
 def _variables(names: Iterable[str]) -> dict[str, str]:
     """Return a variable for each input and step.
 
-    Examples
-    --------
     >>> _variables(["a-b", "a_b", "for", "np", "input"])
     {'a-b': 'a_b', 'a_b': 'a_b_', 'for': 'for_', 'np': 'np_', 'input': 'input_'}
     """
@@ -88,8 +84,6 @@ def _name(text: str, names: Mapping[str, str]) -> str:
 def _literal(value: Any) -> str:
     """Return plain data of a recipe as Python; ValueError for everything else.
 
-    Examples
-    --------
     >>> print(_literal({"a": [1, "x", True, None]}), _literal(float("inf")))
     {'a': [1, 'x', True, None]} float('inf')
     """

@@ -21,8 +21,6 @@ class Replaced(Exception):
 class Latest:
     """Does one job at a time; a new one stops and replaces those before it.
 
-    Examples
-    --------
     >>> latest = Latest()
     >>> latest.submit(lambda stop: stop.is_set()).result()
     False

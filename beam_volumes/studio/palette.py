@@ -115,8 +115,6 @@ def search(words: str, item: Any, max_offers: int = 12) -> list[Offer]:
 
     Functions that cannot be applied to the ``item``, a volume, number or table, come last, with the reason.
 
-    Examples
-    --------
     >>> import beam_volumes as bv
     >>> [o.name for o in search("despeckle", bv.open(np.zeros((4, 5, 6))))][0]
     'median_filter'
@@ -198,8 +196,6 @@ def start(
 
     ``level`` is a number among the intensities, for thresholds; ``number`` is a step to use in its place.
 
-    Examples
-    --------
     >>> start(operations()["gaussian_filter"], "em", 0), start(operations()["greater"], "em", 128)
     ({'sigma': 1}, {'inputs': ['em', 128]})
     """

@@ -19,8 +19,6 @@ Range = tuple[float, float]
 def bars(counts: np.ndarray, width: float, height: float) -> str:
     """Draw counts as bars with logarithmic heights.
 
-    Examples
-    --------
     >>> bars(np.array([0, 9]), 20, 10)
     '<polygon points="0,10 0.0,10.0 10.0,10.0 10.0,2.0 20.0,2.0 20,10" fill="#7fa7cc"/>'
     """
@@ -36,8 +34,6 @@ def bars(counts: np.ndarray, width: float, height: float) -> str:
 def dots(x: np.ndarray, y: np.ndarray) -> str:
     """Draw points at pixels.
 
-    Examples
-    --------
     >>> dots(np.array([2.0]), np.array([3.0]))
     '<circle cx="2.0" cy="3.0" r="2" fill="#7fa7cc"/>'
     """
@@ -48,8 +44,6 @@ def dots(x: np.ndarray, y: np.ndarray) -> str:
 def mark(x: Range, y: Range) -> str:
     """Draw the outline of ranges, which is a line if one of them is a point.
 
-    Examples
-    --------
     >>> mark((1, 1), (0, 70))
     '<path d="M1.0 0.0H1.0V70.0H1.0Z" fill="none" stroke="#b03030" stroke-width="3"/>'
     """
@@ -60,8 +54,6 @@ def mark(x: Range, y: Range) -> str:
 def labels(span: Range, name: str, width: float, height: float, top: str = "") -> str:
     """Write the ends and the name of an axis below a plot, in `AXIS` pixels, and a text in its corner.
 
-    Examples
-    --------
     >>> labels((0, 65535), "a<b", 300, 70).split("</text>")[1:3]
     ['<text x="150.0" y="82" text-anchor="middle" font-size="11">a&lt;b', '<text x="300" ...>65535']
     """
@@ -81,8 +73,6 @@ def labels(span: Range, name: str, width: float, height: float, top: str = "") -
 def ends(values: np.ndarray) -> Range:
     """Return the range of finite values; it is never empty.
 
-    Examples
-    --------
     >>> ends(np.array([2.0, np.nan, 5.0])), ends(np.array([]))
     ((2.0, 5.0), (0.0, 1.0))
     """
@@ -94,8 +84,6 @@ def ends(values: np.ndarray) -> Range:
 def scaled(values: np.ndarray | Sequence[float], span: Range, size: float) -> np.ndarray:
     """Return the pixels of values of a range.
 
-    Examples
-    --------
     >>> scaled([2, 3], (2, 4), 100).tolist()
     [0.0, 50.0]
     """

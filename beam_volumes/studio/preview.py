@@ -419,8 +419,6 @@ def painted(view: View, size: int, window: Window | None = None) -> dict[int, np
 def overlaid(image: np.ndarray, labels: np.ndarray, opacity: float = 0.5) -> np.ndarray:
     """Return a picture with the colours of labels over it, where they are not black.
 
-    Examples
-    --------
     >>> overlaid(np.full((1, 2, 3), 100, "u1"), np.array([[[0, 0, 0], [200, 0, 0]]], "u1"))[0].tolist()
     [[100, 100, 100], [150, 50, 50]]
     """
@@ -434,8 +432,6 @@ def overlaid(image: np.ndarray, labels: np.ndarray, opacity: float = 0.5) -> np.
 def side_by_side(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Return two pictures next to each other, with a line between them.
 
-    Examples
-    --------
     >>> side_by_side(np.zeros((1, 2, 3), "u1"), np.ones((1, 2, 3), "u1"))[0, :, 0].tolist()
     [0, 0, 25, 25, 25, 25, 1, 1]
     """
@@ -448,8 +444,6 @@ def side_by_side(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 def joined(before: np.ndarray, after: np.ndarray, part: float) -> np.ndarray:
     """Return the left part of one picture and the rest of another.
 
-    Examples
-    --------
     >>> joined(np.zeros((1, 4, 3), "u1"), np.ones((1, 4, 3), "u1"), 0.5)[0, :, 0].tolist()
     [0, 0, 1, 1]
     """

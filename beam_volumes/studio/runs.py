@@ -45,8 +45,6 @@ class Cost:
 def on_page(text: str) -> str:
     """Return a message with the words of the page instead of keywords.
 
-    Examples
-    --------
     >>> on_page("o.zarr exists: pass overwrite=True to replace it, or choose another path")
     "o.zarr exists: use 'replace existing outputs' to replace it, or choose another path"
     """
@@ -60,8 +58,6 @@ def on_page(text: str) -> str:
 class Rows:
     """The first rows of a table of labels.
 
-    Examples
-    --------
     >>> rows = Rows([{"label": 7, "centroid-0": 1, "centroid-1": 2}], "table", (1, 5, 4), (1, 2))
     >>> rows.place(rows.rows[0]), rows.of_label(7), rows.numbers()
     ((0.5, 0.3, 0.625), 0, ['label', 'centroid-0', 'centroid-1'])

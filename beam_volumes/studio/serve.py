@@ -293,8 +293,6 @@ def _path_of(item: Any) -> str:
 def _names(paths: Sequence[str]) -> list[str]:
     """Return names for inputs.
 
-    Examples
-    --------
     >>> _names(["a/em.zarr", "b/em.tif", "3.tif"])
     ['em', 'em_2', 'in_3']
     """

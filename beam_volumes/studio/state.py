@@ -65,8 +65,6 @@ class State:
 class Folders:
     """The folders of files that may be read and written; all others are refused.
 
-    Examples
-    --------
     >>> Folders(["/data"]).check("/data/em.zarr|zarr3:")
     '/data/em.zarr'
     >>> Folders(["/data"]).check("/data/../etc/passwd")

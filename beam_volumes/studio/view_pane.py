@@ -323,8 +323,6 @@ class ViewPane:
 def _scale(shapes: Mapping[int, tuple[int, int]]) -> str:
     """Return the width of a pixel in CSS: sections of z and x, side by side, fill the width or the height.
 
-    Examples
-    --------
     >>> _scale({0: (300, 400), 2: (300, 20), 1: (20, 400)})
     'min((100% - 8px) / 420, 75vh / 300)'
     """

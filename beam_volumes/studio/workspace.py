@@ -66,8 +66,6 @@ class Agreement:
 def _compared(before: np.ndarray, after: np.ndarray) -> Agreement:
     """Compare two arrays of one shape.
 
-    Examples
-    --------
     >>> print(_compared(np.array([[1, 1, 0, 2]]), np.array([[1, 0, 0, 2]])))
     objects: 2 and 2; Dice 0.8; variation of information 1 bits (0.5 by splits, 0.5 by merges)
     """
@@ -375,8 +373,6 @@ def _limits(dtype: np.dtype) -> tuple[float, float]:
 def new_text(inputs: Mapping[str, str], output: str) -> str:
     """Return a recipe without steps.
 
-    Examples
-    --------
     >>> print(new_text({"input": "em.zarr"}, "out.zarr"))
     input: em.zarr
     steps:

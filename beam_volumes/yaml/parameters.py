@@ -59,13 +59,7 @@ def numbers_of(name: str, value: Any) -> Iterator[tuple[str, float]]:
 
 
 class ErrorOutput:
-    """The output for failed elements, as configured by ``error_handling:``.
-
-    Raises
-    ------
-    ValueError
-        If it is not a mapping with ``output``.
-    """
+    """The output for failed elements, as configured by ``error_handling:``, a mapping with ``output``."""
 
     def __init__(self, error_handling: Mapping[str, str] | None, name: str):
         if error_handling is not None and (

@@ -45,6 +45,12 @@ def cells(shape):
     return np.where(z[:, None, None] & y[:, None] & x, 200, 1).astype(np.uint8)
 
 
+def extreme_cells(shape):
+    """`cells` with any voxels above the threshold."""
+    values = np.random.default_rng(0).integers(129, 256, shape, np.uint8)
+    return np.where(cells(shape) > 128, values, 1)
+
+
 def large_blobs(shape):
     """Blobs of some thousand voxels."""
     x = np.random.default_rng(0).random(shape, np.float32)
@@ -214,6 +220,27 @@ def test_components_of_noise_fit_the_budget(tmp_path, slab, ours):
     found = json.loads(done.stdout.splitlines()[-1])
     print({name: f"{value / MIB:.0f} MiB" for name, value in found.items()})
     assert found["peak"] <= found["budget"]
+
+
+@thorough
+def test_exact_sums_of_a_large_range_fit_the_budget(tmp_path):
+    """Rows are ten times as large as those of usual voxels: 100 MiB more were used than allowed."""
+    source = big_volume(
+        tmp_path / "in.zarr", (32, 1024, 2048), (16, 256, 256), "zstd", extreme_cells
+    )
+    command = [sys.executable, str(Path(__file__).with_name("fresh.py"))]
+    how = json.dumps({"codec": "zstd", "slab": (32, 512, 1024), "workers": 1})
+    arguments = [source, str(tmp_path / "out.zarr"), str(450 * MIB), how, "extremes"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    print({name: f"{value / MIB:.0f} MiB" for name, value in found.items()})
+    assert found["peak"] <= found["budget"]
+    arguments[1:3] = str(tmp_path / "other.zarr"), str(380 * MIB)
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True)
+    assert re.search(
+        r"rows of a slab take more than the .* e.g. slab=\(8, 512, 1024\)", done.stderr
+    )
 
 
 @thorough

@@ -1,6 +1,7 @@
 """Reductions along axes: of every line the bits of the whole-volume reduction, however it is cut."""
 
 import math
+import tracemalloc
 
 import apache_beam as beam
 import numpy as np
@@ -13,6 +14,7 @@ import beam_volumes as bv
 from beam_volumes.kernels.measure import projection
 from beam_volumes.ops.measure import folds, over_channels, percentiles_along
 from beam_volumes.ops.measure import folds_along as projections
+from beam_volumes.sweep.reduction import Slices
 from tests.catalogue import DTYPES, shapes, voxels
 from tests.tiers import few
 from tests.transforms.trees import membranes, stored
@@ -261,6 +263,42 @@ def test_sums_of_floats_are_those_of_fsum():
     ours = np.asarray(bv.sum(bv.open(x), axis=("z", "y")))
     np.testing.assert_array_equal(ours, [math.fsum(x[..., i].ravel()) for i in range(7)])
     np.testing.assert_array_equal(np.asarray(bv.sum(bv.open(x - x), "z")), np.zeros((6, 7)))
+
+
+@pytest.mark.parametrize("name", ["mean", "std"])
+def test_sums_of_a_large_range_have_room_or_are_refused(name):
+    rng = np.random.default_rng(0)
+    x = 10.0 ** rng.uniform(-150, 150, (4, 256, 256))
+    reduced = getattr(bv, name)
+    few = x[:, :64, :64]  # room for any range
+    same_bits(np.asarray(reduced(bv.open(few), axis=0)), line_by_line(name, few, 0))
+    usual = np.where(x > 1e-10, np.minimum(x, 1e10), 0)
+    found = np.asarray(reduced(bv.open(usual), axis=0))[:9, :9]
+    same_bits(found, line_by_line(name, usual[:, :9, :9], 0))
+    each = np.where(np.arange(4)[:, None, None] < 2, 1e-150, 1e150) * rng.random(x.shape)
+    for y, slab in ((x, None), (each, (2, 256, 256))):
+        whole = reduced(bv.open(y), axis=0)
+        with pytest.raises(ValueError, match=r"voxels differ too much in size.*bv\.where"):
+            bv.compute(whole, runner=None, progress=False, slab=slab)
+
+
+@pytest.mark.parametrize("name", ["mean", "std"])
+@pytest.mark.parametrize(("dtype", "low"), [("f4", 1e-37), ("f8", 1e-300)])
+def test_merged_sums_of_any_range_need_what_is_declared(name, dtype, low):
+    x = np.full((2, 64, 64), low, dtype)
+    x[1] = 1e18 if dtype == "f4" else 1e300
+    along = projections.along(FOLDS[name].of(dtype), x.shape, (False, True, True), (1, 2))
+    slices = [Slices([x[k]], None, start=(k, 0, 0)) for k in range(2)]
+    along.fold_slices(slices[0], ())  # loads kernels
+    state = along.zero()
+    tracemalloc.start()
+    try:
+        for one in slices:
+            state = along.merge(state, along.fold_slices(one, ()))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert along.state_bytes / 2 < peak <= along.peak_bytes(1)
 
 
 def test_lines_without_voxels():

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 
 from beam_volumes.across import tables as region_tables
 from beam_volumes.across.components import region_of
+from beam_volumes.across.exact import RowSize, joined_size, row_size
 from beam_volumes.across.rounds import flow as rounds
 from beam_volumes.across.rounds import tables as table_rounds
-from beam_volumes.across.rounds.tables import MERGE_COPIES, table_flow
+from beam_volumes.across.rounds.tables import MEASURED_COPIES, MERGE_COPIES, table_flow
 from beam_volumes.base.geometry import Box, Grid
-from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, RegionSurvey
+from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, RegionSurvey, Rows
 from tests.across import test_adjacency as adjacencies
 from tests.across import test_tables
 from tests.across.groups import shuffling
@@ -215,6 +216,104 @@ def test_what_a_merge_will_hold_is_known_before_it_begins(sample):
     assert not any(name.startswith(("cut", "gather")) for name in taken)
 
 
+#: Properties with sums of floats, and the dtype with the smallest and the largest exponents of 10.
+SUMS = ["intensity_mean", "intensity_std", "centroid_weighted", "moments_weighted"]
+RANGES = (("f4", -45, 18), ("f8", -320, 150))
+
+
+def extreme(shape, dtype, low, high):
+    rng = np.random.default_rng(0)
+    return (rng.choice([-1, 1], shape) * 10.0 ** rng.uniform(low, high, shape)).astype(dtype)
+
+
+def blocks_of_voxels(shape, size=4):
+    z, y, x = np.indices(shape) // size
+    return (1 + x + shape[2] * (y + shape[1] * z)).astype("u4")
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize(("dtype", "low", "high"), RANGES)
+def test_a_fold_of_a_large_range_needs_what_is_counted(name, dtype, low, high):
+    shape = (8, 64, 128)
+    labels, values = blocks_of_voxels(shape), extreme(shape, dtype, low, high)
+    survey = RegionSurvey.of("u4", dtype, [name])
+    how = (labels, (0, 0, 0), shape, values), {"arrays": survey.arrays, "with_faces": False}
+    region_tables.regions(*how[0], **how[1])  # loads kernels
+    tracemalloc.start()
+    try:
+        part = region_tables.regions(*how[0], **how[1])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    usual = survey.fold_bytes * len(part)
+    more = survey.fold_excess((np.abs(values[values != 0]).min(), np.abs(values).max()))
+    needed = peak - part.nbytes
+    assert needed <= usual + more * len(part)
+    assert needed > usual or dtype == "f4" or name in SUMS[:2]
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), RANGES)
+def test_parts_of_other_exponents_are_counted_as_their_merge(dtype, low, high):
+    """Each part has few digits; the merged rows have those of both."""
+    shape = (4, 64, 64)
+    labels, survey = blocks_of_voxels(shape), RegionSurvey.of("u4", dtype, SUMS[:3])
+    parts = [
+        region_tables.regions(labels, (0, 0, 0), shape, values, arrays=survey.arrays)
+        for values in (extreme(shape, dtype, low, low + 2), extreme(shape, dtype, high - 2, high))
+    ]
+    merged = region_tables.merge(parts)
+    grid = Grid(shape, shape)
+    rows = Rows(region_tables.merge, survey.row_bytes, 1 << 30, grid)
+    rows.parts = [*parts]
+    rows._count()
+    assert 2 * merged.nbytes < rows.bytes < 10 * merged.nbytes
+    size = joined_size(map(row_size, parts))
+    assert 0.9 * merged.nbytes < size.row_bytes * len(merged) < 1.2 * merged.nbytes
+
+    kind, n = survey.table(shape), len(merged)
+    summaries = [((i,), part) for i, part in enumerate(parts)]
+    need = MEASURED_COPIES * 2 * n * size.row_bytes
+    how = {"row_bytes": survey.row_bytes}
+    rounds.run(table_flow(kind, 2, **how, limit_bytes=need), summaries)
+    with pytest.raises(ValueError, match=f"needs {2 * n} rows in one step.*increase memory="):
+        rounds.run(table_flow(kind, 2, **how, limit_bytes=need - 1), summaries)
+
+
+#: Surveys with rows of any kind, each with the dtypes of its inputs.
+KINDS = {
+    "regions": (RegionSurvey.of("u4"), ()),
+    "bytes": (RegionSurvey.of("u4", "u1", SUMS[:3]), ("u1",)),
+    "floats": (RegionSurvey.of("u4", "f4", SUMS[:3]), ("f4",)),
+    "doubles": (RegionSurvey.of("u4", "f8", SUMS[:3]), ("f8",)),
+    "weighted": (RegionSurvey.of("u4", "f4", SUMS[3:]), ("f4",)),
+    "pairs": (AdjacencySurvey.of("u4"), ()),
+    "boundaries": (AdjacencySurvey.of("u4", "f4", bins=8, range=(0, 1)), ("f4",)),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_step_of_a_merge_needs_what_is_declared(name):
+    """No more, and an eighth of the declaration would be too little."""
+    survey, dtypes = KINDS[name]
+    shape = (16, 128, 128)
+    arrays = [(255 * np.random.default_rng(0).random(shape)).astype(d) for d in dtypes]
+    labels = blocks_of_voxels(shape)
+    flow = table_flow(survey.table(shape), 2, row_bytes=survey.row_bytes)
+    (_, part) = next(iter(surveyed(survey, (labels, *arrays), shape, 16)))
+    rows, step = 2 * len(part), next(r for r in flow.rounds if r.name == "shard")
+    values = [((0, k), part) for k in range(2)]
+    [*step.step((0,), values[:1])]  # loads kernels
+    tracemalloc.start()
+    try:
+        found = [*step.step((0,), values)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 1
+    declared = MERGE_COPIES * rows * survey.row_bytes
+    assert declared / 8 < 2 * part.nbytes + peak <= declared
+
+
 def test_the_samples_of_many_slabs_take_little_memory():
     """With the sizes that runs have: samples of 512 slabs met at once, 700 MiB of them."""
     flow = table_flow(RegionSurvey.of(np.uint32).table((512, 1, 1)), 512)
@@ -223,7 +322,8 @@ def test_the_samples_of_many_slabs_take_little_memory():
 
     def child(k):
         hashes = np.sort(rng.integers(0, 2**64, table_rounds.SAMPLE, np.uint64))
-        return k, table_rounds._Child([hashes[[0, -1]]], table_rounds.Sample(hashes, hashes))
+        sample = table_rounds.Sample(hashes, hashes)
+        return k, table_rounds._Child([hashes[[0, -1]]], sample, RowSize(0, 0, ()))
 
     tracemalloc.start()
     try:

@@ -3,13 +3,17 @@
 A format that is added is tested by itself. What a format has no place for stands in `LOSES`.
 """
 
+import tracemalloc
+
 import imagecodecs
 import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.base.space import METRES
+from beam_volumes.base.space import METRES, Space
+from beam_volumes.storage.formats.format import WritableFormat
 from beam_volumes.storage.formats.registry import writable
+from beam_volumes.storage.outputs.sink import make_sink
 from beam_volumes.storage.sources.source import DTYPES
 from tests.tiers import is_common
 
@@ -69,6 +73,34 @@ def check_space(found, wanted):
     ):
         axes = list(wanted.space.visible)
         np.testing.assert_allclose(np.take(got, axes), np.take(want, axes), rtol=1e-6)
+
+
+#: Formats that encode units themselves, not by TensorStore.
+ENCODES = [n for n, f in writable().items() if type(f).encode is not WritableFormat.encode]
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4"])
+@pytest.mark.parametrize("name", ENCODES)
+def test_a_unit_is_encoded_in_the_declared_memory(tmp_path, name, dtype):
+    """No more, and an eighth of the declaration would be too little."""
+    writer = writable()[name]
+    if np.dtype(dtype) not in writer.dtypes:
+        pytest.skip(f"{name} has no {dtype}")
+    shape, path = (16, 512, 512), place(tmp_path, name)
+    sink = make_sink(path, shape=shape, dtype=dtype, space=Space(), format=name)
+    whole = np.random.default_rng(0).integers(0, 256, (*sink.unit, np.dtype(dtype).itemsize), "u1")
+    wide = np.zeros((*sink.unit[:2], sink.unit[2] + 8), dtype)
+    wide[..., :-8] = whole.view(dtype)[..., 0]
+    voxels = wide[..., :-8]  # rows of a slab are not contiguous
+    writer.encode(sink, voxels)
+    tracemalloc.start()
+    try:
+        writer.encode(sink, voxels)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    declared = writer.copies(sink) * sink.unit_bytes
+    assert declared / 8 < peak <= declared + (1 << 18)
 
 
 @pytest.mark.parametrize(("name", "dtype", "kind"), SHAPED, ids=str)

@@ -23,6 +23,7 @@ import numpy as np
 from beam_volumes.across import adjacency as pairs
 from beam_volumes.across import tables
 from beam_volumes.across.adjacency import Adjacency
+from beam_volumes.across.exact import RowSize, Wide, joined_size, row_size
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.tables import Regions
 from beam_volumes.base.geometry import Triple
@@ -36,6 +37,8 @@ SAMPLE = 1 << 14
 RADIX = 32
 #: Copies of rows during a merge: in parts, joined, sorted and summed.
 MERGE_COPIES = 5
+#: Copies of rows that a step has had in measurements, while it merges them and computes columns.
+MEASURED_COPIES = 4
 
 Columns = dict[str, np.ndarray]
 
@@ -46,7 +49,8 @@ PAIR = np.dtype([("a", np.uint64), ("b", np.uint64)])
 class RowKind:
     """The type of rows of a table: a frozen dataclass of plain data with these methods.
 
-    Parts of it have a length, `nbytes`, and rows by slice or index.
+    Parts of it have a length, `nbytes`, and rows by slice or index. Parts with exact numbers list these
+    arrays in ``exact``.
     """
 
     def empty(self) -> Any:
@@ -115,6 +119,11 @@ class ChannelColumns:
     @property
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self.parts)
+
+    @property
+    def exact(self) -> tuple[Wide, ...]:
+        """The arrays of exact numbers."""
+        return tuple(wide for part in self.parts for wide in part.exact)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,6 +309,7 @@ class _Child(NamedTuple):
 
     spans: list[np.ndarray]  # first and last key of each piece of a slab, or of a whole group
     sample: Sample
+    size: RowSize
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,7 +328,7 @@ class _Slab(_Step):
             spans.append(t.table.keys(piece)[[0, -1]])
             yield "cut", (slab, i), piece
         sample = _of_part(t.table.hashes(part), t.table.keys(part), t.sample)
-        yield "sample-1", (slab // t.radix,), (slab, _Child(spans, sample))
+        yield "sample-1", (slab // t.radix,), (slab, _Child(spans, sample, row_size(part)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,17 +366,20 @@ class _Node(_Step):
             hashes, keys = child.sample
             some = keys if last is None else keys[hashes <= last]
             np.add.at(rows_of_bins, np.searchsorted(cuts.starts, some, side="right"), 1)
-        self.fits(rows_of_bins, 1.0 if last is None else (float(last) + 1) / 2.0**64)
+        share = 1.0 if last is None else (float(last) + 1) / 2.0**64
+        self.fits(rows_of_bins, share, joined_size(c.size for c in children.values()))
 
-    def fits(self, rows_of_bins: np.ndarray, share: float) -> None:
+    def fits(self, rows_of_bins: np.ndarray, share: float, size: RowSize) -> None:
+        """Refuse a step with too many rows, or with sums of so many digits that rows are too large."""
         t = self.task
         assert t.limit_bytes is not None
         maximum = math.ceil(rows_of_bins.max() / share)
-        need = MERGE_COPIES * maximum * t.row_bytes
+        each = max(MERGE_COPIES * t.row_bytes, MEASURED_COPIES * size.row_bytes)
+        need = maximum * each
         if need > t.limit_bytes:
             raise ValueError(
                 f"merging the rows of all slabs needs {maximum:,} rows in one step, "
-                f"{MERGE_COPIES} times {t.row_bytes} bytes each: {format_bytes(need)}, but a "
+                f"{each:,} bytes each: {format_bytes(need)}, but a "
                 f"worker has {format_bytes(t.limit_bytes)}: increase memory= by "
                 f"{-(-(need - t.limit_bytes) >> 20)} MiB for each slab in flight"
             )
@@ -379,18 +392,21 @@ class _Sample(_Node):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         t, children = self.task, dict(values)
         sample = sampled((c.sample for c in children.values()), t.sample)
+        size = joined_size(c.size for c in children.values())
         if self.level < t.top:
             (group,), spans = key, [span for c in children.values() for span in c.spans]
             if spans:
                 spans = [np.sort(np.concatenate(spans))[[0, -1]]]
-            above = _Child(spans, sample)
+            above = _Child(spans, sample, size)
             yield f"sample-{self.level + 1}", (group // t.radix,), (group, above)
             yield f"spread-{self.level}", key, children
             return
         cuts = splitters(sample, t.rows, t.sample)
         if t.limit_bytes is not None:
             at = np.searchsorted(cuts.starts, sample.keys, side="right")
-            self.fits(np.bincount(cuts.shards[at], minlength=1), _share(sample.hashes, t.sample))
+            self.fits(
+                np.bincount(cuts.shards[at], minlength=1), _share(sample.hashes, t.sample), size
+            )
         shards = int(cuts.shards[-1]) + 1
         for shard in range(shards):
             yield "shard", (shard,), ((), t.table.empty())

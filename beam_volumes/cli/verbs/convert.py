@@ -123,8 +123,6 @@ def converted(args: argparse.Namespace) -> Target:
 def chosen(volume: Volume, text: str) -> Volume:
     """Select channels of a volume; a single channel has no channel axis.
 
-    Examples
-    --------
     >>> v = bv.stack([np.zeros((2, 3)), np.ones((2, 3))], names=["DAPI", "GFP"])
     >>> chosen(v, "GFP").shape, chosen(v, "1,0").channels
     ((2, 3), ('GFP', 'DAPI'))
@@ -137,8 +135,6 @@ def chosen(volume: Volume, text: str) -> Volume:
 def rescaled(volume: Volume, text: str, dtype: np.dtype | None) -> Volume:
     """Map a range of intensities to the range of a dtype, by default the volume's own.
 
-    Examples
-    --------
     >>> v = bv.open(np.array([[0, 40, 100, 200]], "u2"))
     >>> np.asarray(rescaled(v, "0,100", np.dtype("u1")))
     array([[  0, 102, 255, 255]], dtype=uint8)
@@ -159,8 +155,6 @@ def rescaled(volume: Volume, text: str, dtype: np.dtype | None) -> Volume:
 def codec(text: str | None) -> Any:
     """Parse a codec and its level for `Volume.to`.
 
-    Examples
-    --------
     >>> codec("zstd:5"), codec("none"), codec(None)
     ({'name': 'zstd', 'level': 5}, 'none', None)
     """

@@ -507,8 +507,6 @@ def _stats_rows(stats: Facts | None) -> dict[str, str]:
 def bars(counts: list[int]) -> str:
     """Draw counts as a line of bars; every count except 0 gets a bar.
 
-    Examples
-    --------
     >>> bars([0, 1, 400, 800])
     ' ▁▄█'
     """

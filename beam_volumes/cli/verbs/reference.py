@@ -89,8 +89,6 @@ def listed(found: list[Operation]) -> Iterator[str]:
 def describe(operation: Operation) -> Iterator[str]:
     """Describe an operation: purpose, syntax, parameters and result.
 
-    Examples
-    --------
     >>> print(next(describe(operations()["median_filter"])))
     median_filter: Compute the median over a box or footprint around each voxel.
     """

@@ -210,8 +210,6 @@ def _run_each(
 def _part(found: list[Item], part: str | None) -> list[Item]:
     """Return every N-th item from the K-th on, for the part ``K/N``.
 
-    Examples
-    --------
     >>> [item.name for item in _part([Item("", name) for name in "abcde"], "2/3")]
     ['b', 'e']
     """
@@ -226,8 +224,6 @@ def _part(found: list[Item], part: str | None) -> list[Item]:
 def summary(number: int, failed: dict[str, str], seconds: float) -> Iterator[str]:
     """Yield the number of finished volumes, and the errors of the others.
 
-    Examples
-    --------
     >>> list(summary(3, {"b.tif": "it is empty"}, 12.0))
     ['2 of 3 volumes done in 12.0 s, 1 failed:', '  b.tif: it is empty']
     """

@@ -80,8 +80,6 @@ def preview_outputs(built: Built) -> None:
 def stem(path: str) -> str:
     """Return the name of a place without its ending, for use in a file name.
 
-    Examples
-    --------
     >>> stem("s3://bucket/em.ome.zarr/"), stem("slices/*.tif"), stem("cells[0]")
     ('em', 'slices', 'cells-0')
     """

@@ -159,8 +159,6 @@ def act(args: argparse.Namespace) -> None:
 def summary(found: Sequence[Compiled]) -> list[str]:
     """List the compiled kernels, the slowest to compile first.
 
-    Examples
-    --------
     >>> summary([Compiled("sum", "uint8", 0.5), Compiled("label", "bool", 2), Compiled("sum", "bool", 0.1)])
     ['   2.0 s  label', '   0.6 s  sum for 2 combinations of types']
     """

@@ -47,10 +47,7 @@ _KNOWN = {*f"{_STATEMENTS} {_VALUES} {_OPERATORS} {_CHOICES}".split()}
 def translated(function: Any, **constants: int) -> Any:
     """A kernel of the host as device code, with other values for some global constants.
 
-    Raises
-    ------
-    ValueError
-        If an expression is not known to have equal bits.
+    ValueError if an expression is not known to have equal bits.
     """
     plain: Callable[..., Any] = getattr(function, "py_func", function)
     tree = ast.parse(textwrap.dedent(inspect.getsource(plain)))

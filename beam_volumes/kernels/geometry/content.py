@@ -43,10 +43,10 @@ def local_variance(
 ) -> np.ndarray:
     """Return the smoothed square of the deviation from the smoothed array.
 
-    The second Gaussian has twice the standard deviations ``sigmas``. The array is reflected at its edges.
-    Each voxel is the same sequence of operations, wherever the array begins. With ``valid``, only these
-    voxels count.
+    With ``valid``, only these voxels count.
     """
+    # The second Gaussian has twice the standard deviations ``sigmas``. The array is reflected at its edges.
+    # Each voxel is the same sequence of operations, wherever the array begins.
     dtype = content_dtype(voxels.dtype)
     wide, scratch = [2 * s for s in sigmas], np.empty(voxels.shape, dtype)
     limits = dtype.type(_ROUNDING), dtype.type(min(_MAX_SQUARE, float(np.finfo(dtype).max)))

@@ -70,12 +70,11 @@ def _lengths_of_row(lines, firsts, left, k, y, row, halves):
 def ends(src, out, y0, y1, nx, start, shape, last):
     """The positions of ends of branches: linear indices plus one, int64.
 
-    A branch ends at the neighbouring voxel of a junction, or at its own voxel with less than two neighbours.
-    If a voxel has two ends, the result is the first, or the ``last``. Voxels without ends are 0 for
-    ``last``, otherwise their own position plus `INSIDE`. Voxels of junctions are their own positions.
-    ``src`` are codes with a margin of one voxel. ``start`` is the position of the first voxel of ``out`` in a
-    volume of ``shape``.
+    ``src`` are codes with a margin of one voxel. ``out`` begins at ``start`` in a volume of ``shape``.
     """
+    # A branch ends at the next voxel of a junction, or at its own voxel with less than two neighbours.
+    # If a voxel has two ends, the result is the first, or the ``last``. Voxels without ends are 0 for
+    # ``last``, otherwise their own position plus `INSIDE`. Voxels of junctions are their own positions.
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             at = ((start[0] + k) * shape[1] + start[1] + y) * shape[2] + start[2] + 1

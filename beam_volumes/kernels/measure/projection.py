@@ -172,18 +172,29 @@ def strides_of_cells(
     return ny * nx if z else 0, nx if y else 0, 1 if x else 0
 
 
+def check_digits(digits: int, max_digits: int | None) -> None:
+    """Refuse sums of voxels with a range of sizes for which there is no memory."""
+    if max_digits is not None and digits > max_digits:
+        raise ValueError(
+            f"voxels differ too much in size: exact sums of an element of the result have {digits} digits of "
+            f"32 bits, and memory is planned for {max_digits}; set voxels near 0 to 0, as in "
+            "bv.where(abs(v) > 1e-20, v, 0), or reduce crops with fewer elements"
+        )
+
+
 def sums(
     views: Sequence[np.ndarray],
     masks: Sequence[np.ndarray] | None,
     kept: tuple[bool, bool, bool],
     squares: bool = False,
+    max_digits: int | None = None,
 ) -> Sums:
     """Exact sums, and optional sums of squares, of the finite voxels of slices along the reduced axes.
 
     ``kept``: for z, y, x, whether the result has this axis; otherwise its extent is 1.
     """
     # ``views`` are 2-D arrays of equal shape and dtype with at most `MAXIMUM` voxels per cell. Voxels count
-    # where ``masks``, 2-D arrays, are nonzero.
+    # where ``masks``, 2-D arrays, are nonzero. More than ``max_digits`` digits of a cell raise ValueError.
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
     over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
@@ -207,6 +218,7 @@ def sums(
         single = dtype.itemsize == 4
         width = (high >> 5) - first + (2 if single else 3)
         square_width = (2 * high >> 5) - square_first + (3 if single else 5)
+    check_digits(width + squares * square_width, max_digits)
     n = cells[0] * cells[1] * cells[2]
     count = np.zeros(n, np.int64)
     total = np.zeros(n * width, np.int64)

@@ -385,9 +385,9 @@ def bounded(
     """Write ``minimum(distance, max_distance)``, or the squares without ``root``, slice by slice.
 
     ``mask`` are slices of bool with a halo of `bounded_reach` around those of ``out``, float32 or float64.
-    Voxels outside of the volume are foreground. Parabolas beyond ``max_distance`` are never tried, so the
-    bits do not depend on the block.
     """
+    # Voxels outside of the volume are foreground. Parabolas beyond ``max_distance`` are never tried, so the
+    # bits do not depend on the block.
     reach, how = _bounded(max_distance, sampling)
     above, y, x = bounded_reach(max_distance, sampling)
     even, of = reach + reach % 2, how.dtype.type

@@ -98,9 +98,10 @@ def regionprops_table(
     differ between machines.
 
     Memory grows with the labels of one slab, about 300 to 550 bytes each. No worker holds the whole
-    table. Medians and quantiles also keep the distinct values of each label (16 bytes each), and
-    convex hulls their vertices (12 bytes each). Convex hulls and Feret diameters (between centres
-    of faces) are also computed for flat regions of a volume, where scikit-image returns 0.
+    table. Sums of floats from 1e-150 to 1e150 need up to 3 kB for each label. Medians and quantiles
+    also keep the distinct values of each label (16 bytes each), and convex hulls their vertices (12
+    bytes each). Convex hulls and Feret diameters (between centres of faces) are also computed for
+    flat regions of a volume, where scikit-image returns 0.
 
     References
     ----------

@@ -26,6 +26,10 @@ from beam_volumes.sweep.reduction import Slices
 #: Maximum bytes of a result: every worker that needs it receives it, and states are even larger.
 LIMIT = 256 << 20
 
+#: Cells with room for voxels of any size: more cells need a smaller range of voxels.
+_ANY_RANGE = 1 << 12
+#: States of sums in memory while two are merged.
+_MERGED = 3
 #: Number of cells that are converted to results at a time.
 _CELLS = 1 << 16
 #: Bytes of a state's cells per message.
@@ -44,10 +48,13 @@ class Digits:
 
     def __add__(self, other: Digits) -> Digits:
         first, width = _span([self, other])
+        cells = np.zeros((*self.cells.shape[:-1], width), np.int64)
+        for part in (self, other):
+            at = part.first - first
+            cells[..., at : at + part.cells.shape[-1]] += part.cells
         if self.voxels + other.voxels > projection.MAXIMUM:
-            carried = Wide.of(_spread(self, first, width) + _spread(other, first, width), first)
+            carried = Wide.of(cells, first)
             return Digits(carried.first, carried.digits, 1)
-        cells = _spread(self, first, width) + _spread(other, first, width)
         return Digits(first, cells, self.voxels + other.voxels)
 
 
@@ -55,16 +62,6 @@ def _span(parts: Sequence[Digits]) -> tuple[int, int]:
     """The first digit and the number of digits that contain all of them."""
     first = min(p.first for p in parts)
     return first, max(p.first + p.cells.shape[-1] for p in parts) - first
-
-
-def _spread(part: Digits, first: int, width: int) -> np.ndarray:
-    """The digits from ``first``."""
-    at, own = part.first - first, part.cells.shape[-1]
-    if own == width:
-        return part.cells
-    wide = np.zeros((*part.cells.shape[:-1], width), np.int64)
-    wide[..., at : at + own] = part.cells
-    return wide
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,10 +307,32 @@ class MomentsAlong(Along):
             total, square = (8, 8) if self.source.itemsize <= 2 else (16, 40)
         return 8 + total + (square if self.whole.squares else 0)
 
+    @property
+    def _any_digits(self) -> int:
+        """Digits of a cell for voxels of any size, before and after carries."""
+        total, square = (68, 134) if self.source.itemsize == 8 else (11, 20)
+        return total + self.whole.squares * square
+
+    @property
+    def state_bytes(self) -> int:
+        usual = super().state_bytes
+        if self.source.kind != "f":
+            return usual
+        cells = min(_ANY_RANGE, math.prod(self.extent))
+        return max(usual, 1024 + cells * 8 * (1 + self._any_digits))
+
+    @property
+    def max_digits(self) -> int | None:
+        """Maximum digits of a cell, so that the two states and their sum fit `peak_bytes`."""
+        cells = math.prod(self.extent)
+        if self.source.kind != "f" or cells <= _ANY_RANGE:
+            return None
+        return self.copies * self.state_bytes // (_MERGED * 8 * cells) - 1
+
     def part(
         self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None
     ) -> tuple[np.ndarray, Digits, Digits | None]:
-        found = projection.sums(voxels, mask, self.kept, self.whole.squares)
+        found = projection.sums(voxels, mask, self.kept, self.whole.squares, self.max_digits)
         self.strict(found.bad)
         maximum = self._voxels((len(voxels), *voxels[0].shape))
         total = Digits(found.first, found.total, maximum)
@@ -321,6 +340,8 @@ class MomentsAlong(Along):
         return found.counts, total, square
 
     def joined(self, a: Any, b: Any) -> tuple[np.ndarray, Digits, Digits | None]:
+        pairs = [(a[1], b[1]), (a[2], b[2])] if self.whole.squares else [(a[1], b[1])]
+        projection.check_digits(sum(_span(pair)[1] for pair in pairs), self.max_digits)
         return a[0] + b[0], a[1] + b[1], a[2] + b[2] if self.whole.squares else None
 
     def cut_out(

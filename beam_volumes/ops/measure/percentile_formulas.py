@@ -85,18 +85,13 @@ def next_search(search: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return found
 
 
-def order_statistics(search: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The voxels of a complete search."""
-    return from_keys(search[:, PREFIX], dtype)
-
-
 def percentile_of_search(
     search: np.ndarray, q: float | tuple[float, ...], dtype: np.dtype
 ) -> np.generic | np.ndarray:
     """The percentiles of a complete search, identical to ``numpy.percentile``."""
     # There are two differences: bool is 0 and 1 (numpy refuses it), and interpolation does not wrap around
     # (``numpy.percentile(numpy.int8([-100, 100]), 50)`` is 128).
-    lower, upper = np.split(order_statistics(search, dtype), 2)
+    lower, upper = np.split(from_keys(search[:, PREFIX], dtype), 2)
     _, _, gamma = percentile_ranks(int(search[0, SIZE]), q)
     ours = between(lower, upper, gamma, percentile_dtype(dtype, q))
     return ours if isinstance(q, tuple) else ours[0]

@@ -207,8 +207,6 @@ def extent_in_voxels(volume: Volume, value: Any, name: str) -> Any:
 def is_length(text: str) -> bool:
     """Whether a text is a length with a unit, an area or a volume.
 
-    Examples
-    --------
     >>> is_length("15 nm"), is_length("2um^3"), is_length("15"), is_length("2.tif")
     (True, True, False, False)
     """

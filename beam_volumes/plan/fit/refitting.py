@@ -73,11 +73,10 @@ def with_more_slabs(
 ) -> Fit:
     """Have more slabs in flight until the cores are busy, with the same slabs and windows.
 
-    Smaller slabs would have more to merge than idle cores are worth. Room to read ahead is kept.
-
     ``total``, ``base``: bytes of the machine, and of a process without voxels.
-    ``processes``, ``threads``: None is a process for each slab in flight, and all cores.
     """
+    # Smaller slabs would have more to merge than idle cores are worth. Room to read ahead is kept.
+    # ``processes`` None is a process for each slab in flight, and ``threads`` None all cores.
     serial = serial_share(found.passes)
     across = (p for p in found.passes if p.program.surveys or p.program.barriers)
     maximum = max((len(p.grid) for p in across), default=1)

@@ -38,8 +38,6 @@ for (const f of document.querySelectorAll('figure[data-slices]')) {
 class Page:
     """The parts of a page.
 
-    Examples
-    --------
     >>> page = Page("Cells & more")
     >>> page.heading("Sizes")
     >>> page.table({"axes": "z 4, y 5, x 6"})

@@ -120,8 +120,6 @@ class Chunks:
 def served_dtype(dtype: np.dtype, labels: bool) -> np.dtype:
     """Return the dtype of served voxels: Neuroglancer has no bool, float64 and int64.
 
-    Examples
-    --------
     >>> served_dtype(np.dtype("f8"), False).name, served_dtype(np.dtype("i8"), True).name
     ('float32', 'uint64')
     """
@@ -141,8 +139,6 @@ def served(voxels: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def nanometres(space: Space) -> tuple[float, float, float]:
     """Return the voxel size in nm; without a unit of length, 1 counts as 1 nm.
 
-    Examples
-    --------
     >>> nanometres(bv.open(np.zeros((4, 5, 6)), voxel_size=(2, 1, 0.5), unit="um").space)
     (2000.0, 1000.0, 500.0)
     """

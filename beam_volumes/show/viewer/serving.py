@@ -37,8 +37,6 @@ MAX_SENT = 16 << 20
 class Server:
     """Serves folders and functions by name; port 0 chooses a free one.
 
-    Examples
-    --------
     >>> from urllib.request import urlopen
     >>> server = Server()
     >>> server.answers("hello", lambda path: (f"you asked for {path}".encode(), "text/plain"))

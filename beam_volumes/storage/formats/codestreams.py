@@ -16,8 +16,6 @@ _WITHOUT_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
 def jpeg_size(data: bytes) -> tuple[int, int, int]:
     """Return rows, columns and samples of a JPEG or JPEG-LS image.
 
-    Examples
-    --------
     >>> import imagecodecs
     >>> jpeg_size(imagecodecs.jpeg8_encode(np.zeros((5, 7, 3), "u1")))
     (5, 7, 3)
@@ -46,8 +44,6 @@ def jpeg_size(data: bytes) -> tuple[int, int, int]:
 def jpeg2000_size(data: bytes) -> tuple[int, int, int]:
     """Return rows, columns and components of a JPEG 2000 image, as a file or a codestream.
 
-    Examples
-    --------
     >>> import imagecodecs
     >>> jpeg2000_size(imagecodecs.jpeg2k_encode(np.zeros((5, 7), "u1"), codecformat="j2k"))
     (5, 7, 1)
@@ -65,8 +61,6 @@ def png_size(data: bytes) -> tuple[int, int, int]:
 
     Raises `ValueError` without a PNG header, or if the size is impossible for the number of bytes.
 
-    Examples
-    --------
     >>> import imagecodecs
     >>> png_size(imagecodecs.png_encode(np.zeros((5, 7, 3), "u1")))
     (5, 7, 3)
@@ -86,8 +80,6 @@ def png_size(data: bytes) -> tuple[int, int, int]:
 def webp_size(data: bytes) -> tuple[int, int]:
     """Return rows and columns of a WebP image.
 
-    Examples
-    --------
     >>> import imagecodecs
     >>> webp_size(imagecodecs.webp_encode(np.zeros((5, 7, 3), "u1")))
     (5, 7)
@@ -112,8 +104,6 @@ def webp_size(data: bytes) -> tuple[int, int]:
 def jpegxl_size(data: bytes) -> tuple[int, int]:
     """Return rows and columns of a JPEG XL image, as a file or a codestream.
 
-    Examples
-    --------
     >>> import imagecodecs
     >>> [jpegxl_size(imagecodecs.jpegxl_encode(np.zeros(n, "u1"))) for n in ((5, 7), (16, 16), (600, 3))]
     [(5, 7), (16, 16), (600, 3)]

@@ -465,8 +465,6 @@ def owned_names(
 
     ``chunk`` and ``folders``, empty or ending with a slash, are regular expressions.
 
-    Examples
-    --------
     >>> owned = owned_names("[0-9]+", ["zarr.json"], ["", "0/"])
     >>> owned("0/7"), owned("zarr.json"), owned("notes.txt"), owned("labels/zarr.json")
     (True, True, False, False)

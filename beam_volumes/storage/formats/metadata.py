@@ -48,8 +48,6 @@ class Mark:
     def read(cls, found: Any) -> Mark | None:
         """Parse a mark; None if it is missing or invalid.
 
-        Examples
-        --------
         >>> Mark.read('{"axes": ["y", "x"], "mask": true}').mask
         True
         """
@@ -214,8 +212,6 @@ class _BoundedTree:
 def parsed_xml(data: bytes | str) -> ElementTree.Element:
     r"""Parse an XML document from an untrusted source; RefusedXml above `MAX_XML` bytes of memory.
 
-    Examples
-    --------
     >>> parsed_xml('<a><b c="1"/></a>')[0].attrib
     {'c': '1'}
     >>> parsed_xml('<!DOCTYPE a [<!ENTITY e "ha">]><a>&e;</a>'.encode("utf-16"))

@@ -147,8 +147,6 @@ def named_part(dataset: str | None, count: int, names: Sequence[str], where: str
 
     ``names`` are of the first images, if any; ``where`` and ``what`` are for messages.
 
-    Examples
-    --------
     >>> named_part("left", 2, ("right", "left"), "a.czi", "scene")
     1
     >>> named_part(None, 2, ("right", "left"), "a.czi", "scene")

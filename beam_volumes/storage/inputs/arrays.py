@@ -269,8 +269,6 @@ def exact_array(given: object, what: str) -> np.ndarray:
 
     numpy converts a mix of integers above and below 2**63 to float64, and larger ones to objects.
 
-    Examples
-    --------
     >>> exact_array([1, 2**63 + 1], "index")
     array([                  1, 9223372036854775809], dtype=uint64)
     """

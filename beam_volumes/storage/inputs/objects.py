@@ -51,8 +51,6 @@ class ArrayObject:
 def is_array_object(what: Any) -> bool:
     """Whether an object is an array of another library.
 
-    Examples
-    --------
     >>> is_array_object(memoryview(b"ab")), is_array_object("a.zarr"), is_array_object(np.zeros(2))
     (False, False, False)
     """

@@ -178,8 +178,6 @@ def local_paths(path: str) -> Iterator[str]:
 
     A pattern comes before its matches. Formats around a place, and datasets after a colon, are removed.
 
-    Examples
-    --------
     >>> [*local_paths("file:///no/such/../folder/a.zarr|zarr3:")], [*local_paths("s3://bucket/a")]
     (['/no/folder/a.zarr'], [])
     """
@@ -207,8 +205,6 @@ def members(path: str) -> list[str]:
 def _scheme_of(text: str) -> tuple[str, str]:
     """Split a format's name before or after a place, as in Neuroglancer, from the place.
 
-    Examples
-    --------
     >>> _scheme_of("n5://s3://bucket/a")
     ('n5://', 's3://bucket/a')
     >>> _scheme_of("s3://bucket/a.zip|zip:|zarr3:")

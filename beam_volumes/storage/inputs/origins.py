@@ -78,8 +78,6 @@ def extents_of(array: Any, texts: bool = True) -> tuple[Extent, ...]:
 
     With ``texts``, plain texts count as paths if they name files; a user's function may use them otherwise.
 
-    Examples
-    --------
     >>> np.save("em.npy", np.zeros((4, 5)))
     >>> [os.path.basename(e.store["path"]) for e in extents_of(functools.partial(np.load, "em.npy"))]
     ['em.npy']

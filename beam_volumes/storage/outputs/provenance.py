@@ -114,8 +114,6 @@ def _remote(place: Place, names: Any) -> Iterator[dict[str, Any]]:
 def moment(seconds: float) -> str:
     """Return a time in ISO 8601.
 
-    Examples
-    --------
     >>> moment(0)
     '1970-01-01T00:00:00+00:00'
     """

@@ -278,8 +278,6 @@ class Sink(OwnedArray):
     def from_dict(cls, data: Mapping[str, Any]) -> Sink:
         """Invert `to_dict`, also after JSON.
 
-        Examples
-        --------
         >>> import json
         >>> sink = make_sink("a.zarr", shape=(8, 9, 9), dtype="u2")
         >>> Sink.from_dict(json.loads(json.dumps(sink.to_dict()))).token() == sink.token()

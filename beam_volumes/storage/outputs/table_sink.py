@@ -35,8 +35,6 @@ class TableSink(OwnedOutput):
     def of(cls, path: Any, format: str | None = None) -> TableSink:
         """Describe an output table; nothing is created.
 
-        Examples
-        --------
         >>> TableSink.of("s3://bucket/neurons.csv")
         Traceback (most recent call last):
         ...

@@ -62,8 +62,6 @@ def refuse_variables(spec: Any, where: str) -> None:
 
     - ``spec``: a TensorStore spec, or a structure that contains specs.
 
-    Examples
-    --------
     >>> refuse_variables({"headers": ["X-Key: ${HOME}"]}, "recipe.yaml:3")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: recipe.yaml:3: the header 'X-Key' refers to the environment variable HOME, ...
@@ -107,8 +105,6 @@ def as_given(spec: Any, given: Any) -> Any:
 def without_secrets(text: str) -> str:
     """Return an address for messages, without a password and without its query.
 
-    Examples
-    --------
     >>> without_secrets("https://me:123@example.org/a.zarr?signature=abc")
     'https://...@example.org/a.zarr?...'
     """

@@ -61,8 +61,6 @@ _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
 def explain(error: BaseException, doing: str) -> Exception:
     r"""Return the exception to raise for an error of TensorStore, with the action and the remedy.
 
-    Examples
-    --------
     >>> explain(ValueError("PERMISSION_DENIED: no [source locations='x']"), "writing a.zarr")
     PermissionError('writing a.zarr: no (check the permissions to read and write there)')
     >>> print(explain(OSError(r"Failed to create directory: a.zarr.run/\x33\x66"), "writing a.zarr"))
@@ -87,8 +85,6 @@ class VolumeError(OSError):
 
     The message may contain bytes of a file, from a library's message, so it is made printable.
 
-    Examples
-    --------
     >>> print(VolumeError("0.png is damaged: \x1b[2J"))
     0.png is damaged: \x1b[2J
     """
@@ -102,8 +98,6 @@ def needed(module: str, extra: str, why: str) -> Any:
 
     ``why``: what needs it, for the message.
 
-    Examples
-    --------
     >>> needed("no_such_library", "hdf5", "a.h5 is HDF5")
     Traceback (most recent call last):
     ValueError: a.h5 is HDF5, which needs no_such_library: pip install 'beam-volumes[hdf5]'

@@ -24,8 +24,6 @@ def in_spans(name: str, spans: Iterable[Span]) -> bool:
 class NameGrid:
     """The names of the chunks or shards of an array.
 
-    Examples
-    --------
     >>> grid = NameGrid("c/", (3, 40), "/")
     >>> grid.count, grid.name(41), "c/2/39" in grid, "c/2/40" in grid, "c/02/0" in grid
     (120, 'c/1/1', True, False, False)

@@ -47,8 +47,6 @@ def home_of(place: Spec, is_file: bool) -> Spec:
 
     For a single file it is next to that file.
 
-    Examples
-    --------
     >>> home_of({"driver": "file", "path": "/data/neurons.csv"}, is_file=True)["path"]
     '/data/.neurons.csv.parts/'
     """

@@ -46,8 +46,6 @@ _NEW = re.compile(rf"(\.[0-9a-f]{{32}})?{re.escape(LOCK)}$")
 def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     """Return the TensorStore key-value store spec of a path, a URL or a spec.
 
-    Examples
-    --------
     >>> kvstore_spec("s3://bucket/some/run")
     {'driver': 's3', 'bucket': 'bucket', 'path': 'some/run'}
     """
@@ -88,24 +86,17 @@ def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
 def output_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     """Return the spec of a place to write to.
 
-    Examples
-    --------
     >>> output_spec("https://example.org/a.zarr")
     Traceback (most recent call last):
     ValueError: https://example.org/a.zarr: web servers are read-only; write to a local path, s3:// or gs://
     """
     spec = kvstore_spec(place)
-    if not can_be_written(spec):
+    if spec.get("driver") in ("http", "zip"):
         what = "zip files" if spec.get("driver") == "zip" else "web servers"
         raise ValueError(
             f"{url(spec)}: {what} are read-only; write to a local path, s3:// or gs://"
         )
     return spec
-
-
-def can_be_written(spec: Spec) -> bool:
-    """Whether this kind of store accepts writes."""
-    return spec.get("driver") not in ("http", "zip")
 
 
 def _endpoint() -> Spec:
@@ -139,8 +130,6 @@ def is_local(spec: Spec) -> bool:
 def is_pattern(path: str) -> bool:
     """Whether a local path is a glob pattern and not the name of an existing file or folder.
 
-    Examples
-    --------
     >>> is_pattern("/data/s*.npy"), is_pattern("/data/s1.npy")
     (True, False)
     """
@@ -150,8 +139,6 @@ def is_pattern(path: str) -> bool:
 def url(spec: Spec) -> str:
     """Return the name of a place for messages.
 
-    Examples
-    --------
     >>> url(kvstore_spec("gs://bucket/a/b.zarr"))
     'gs://bucket/a/b.zarr'
     """
@@ -426,8 +413,6 @@ class Place:
     def check_writable(self) -> None:
         """Raise OSError if the place cannot be written to; leave nothing behind.
 
-        Examples
-        --------
         >>> Place.of("/proc/out.zarr").check_writable()  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         OSError: writing to /proc/out.zarr: ...

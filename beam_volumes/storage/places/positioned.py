@@ -112,8 +112,6 @@ def runs(shape: Triple, box: Box) -> Iterator[tuple[int, tuple[slice, slice, sli
 
     Yields the linear index of the first voxel, and the piece in an array of the box's shape.
 
-    Examples
-    --------
     >>> [at for at, _ in runs((2, 3, 4), Box((0, 0, 0), (2, 3, 4)))]
     [0]
     >>> [at for at, _ in runs((2, 3, 4), Box((0, 1, 0), (2, 3, 4)))]

@@ -113,8 +113,6 @@ class Stream(io.RawIOBase):
 class BoundedFile(io.BufferedReader):
     """A file that never reads beyond its end: a library that requests 2**40 bytes gets the rest.
 
-    Examples
-    --------
     >>> _ = open("a", "wb").write(b"four")
     >>> with BoundedFile("a") as file:
     ...     file.read(1 << 50)

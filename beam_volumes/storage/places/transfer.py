@@ -424,8 +424,6 @@ def crc32(data: Any, found: int = 0) -> int:
 def checksum(voxels: np.ndarray) -> int:
     """Return the checksum of a unit's voxels.
 
-    Examples
-    --------
     >>> checksum(np.arange(8, dtype="u1").reshape(2, 2, 2)) == zlib.crc32(bytes(range(8)))
     True
     """

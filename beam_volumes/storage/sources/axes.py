@@ -120,8 +120,6 @@ def converted(
 ) -> tuple[str | None, list[list[float] | None]]:
     """Convert lengths along several axes to one unit, as `in_one_unit`; None if impossible.
 
-    Examples
-    --------
     >>> converted(["um", "nm", "nm"], [1, 200, 200], None)
     ('micrometer', [[1.0, 0.2, 0.2], None])
     """
@@ -146,8 +144,6 @@ def stated_space(
 
     Without ``voxel_size``, ``unit`` is of the existing values; with it, an existing origin is converted.
 
-    Examples
-    --------
     >>> known = Space(voxel_size=(0.008,) * 3, unit="micrometer", origin=(0.8, 0, 0))
     >>> stated_space(known, "em", 16, "nm").origin, stated_space(known, "em", unit="nm").origin
     ((800.0, 0.0, 0.0), (0.8, 0, 0))

@@ -17,8 +17,6 @@ CHUNK_BYTES = 2 << 20
 def default_chunk(shape: Triple, itemsize: int) -> Triple:
     """Return the default chunk of an output, which only depends on the shape and the size of a voxel.
 
-    Examples
-    --------
     >>> default_chunk((5000, 4000, 4000), 1)
     (16, 512, 512)
     >>> default_chunk((1, 20000, 20000), 1)

@@ -36,8 +36,6 @@ def others(source: Source, path: str) -> list[str]:
 def codec(source: Source) -> str:
     """Describe the encoding of a volume's chunks; empty if unknown.
 
-    Examples
-    --------
     >>> from beam_volumes.storage.inputs.opening import open_source
     >>> _ = bv.compute(bv.open(np.zeros((4, 5), "u2")).to("a.zarr", codec="zstd"), runner=None)
     >>> codec(open_source("a.zarr"))

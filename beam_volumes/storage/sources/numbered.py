@@ -130,8 +130,6 @@ def stand_ins(
 ) -> dict[int, int | None]:
     """Return the replacement of each missing slice; None for zeros.
 
-    Examples
-    --------
     >>> stand_ins([2, 3, 7], [0, 1, 4, 5, 6, 8], "repeat")
     {0: 2, 1: 2, 4: 3, 5: 3, 6: 7, 8: 7}
     """
@@ -148,8 +146,6 @@ def stand_ins(
 def describe_lost(lost: Mapping[str, str]) -> str:
     """Describe missing slices for a plan; empty if there are none.
 
-    Examples
-    --------
     >>> describe_lost({"s3.png": "s2.png", "s9.png": "zeros"})
     '2 slices are missing: s3.png (s2.png instead), s9.png (zeros instead)'
     """

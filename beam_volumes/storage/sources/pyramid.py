@@ -101,8 +101,6 @@ def factors_between(
 
     Raises `ValueError`: the message names the output, the option and its valid values.
 
-    Examples
-    --------
     >>> factors_between("a", (100, 1000, 1000), Space(voxel_size=(40, 10, 10)), levels="auto")
     ((1, 2, 2), (1, 2, 2))
     >>> factors_between("a", (9, 9, 9), Space(), levels=3, factors=(1, 2, 3))

@@ -55,10 +55,10 @@ def _scratch(rows, cols, depth, dtype, *parameters):
 def diffuse(src, out, y0, y1, nx, scales, step, limit, curvature, scratch):
     """One step of anisotropic diffusion, computed in float64.
 
-    A flow between two voxels is weighted by ``exp(squared gradient / limit)``, with a negative ``limit``.
-    Differences are multiplied by ``scales`` along z, y, x. With ``curvature``, flows are of the normalized
-    gradient, and their sum is the speed of level sets.
+    Flows are weighted by ``exp(squared gradient / limit)``, and differences multiplied by ``scales``.
     """
+    # ``limit`` is negative. With ``curvature``, flows are of the normalized gradient, and their sum is the
+    # speed of level sets.
     _steps(src, out, y0, y1, nx, scales, step, limit, curvature, scratch[0])
 
 

@@ -491,7 +491,8 @@ class TilePairs:
                 if link.quality >= min_quality and link.contrast > rounding
             },
             self.given,
-            _spanning(list(found), len(self.opened)),
+            # Pairs of successive tiles, too: all tiles are connected.
+            [*found, *itertools.pairwise(range(len(self.opened)))],
             model=self.model,
             reference=None,
             max_residual=_MAX_RESIDUAL,
@@ -890,11 +891,6 @@ def _factors(shape: Sequence[int], limit: int | None = None) -> np.ndarray:
     while np.prod(-(-np.array(shape) // factors)) > (limit or _MAX_VOXELS):
         factors[int(np.argmax(np.array(shape) / factors))] *= 2
     return factors
-
-
-def _spanning(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
-    """Return the pairs, and pairs of successive tiles: all tiles are connected."""
-    return [*pairs, *itertools.pairwise(range(count))]
 
 
 def _table_of_pairs(

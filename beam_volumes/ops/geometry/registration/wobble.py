@@ -259,10 +259,9 @@ def _probabilities(links: Sequence[SliceLinks], reach: np.ndarray) -> np.ndarray
     """Return the probability that each link is right, from the other links of its pair.
 
     Right links have normal differences from the links of next slices. Wrong ones are anywhere within reach.
-
-    A. P. Dempster, N. M. Laird and D. B. Rubin, "Maximum likelihood from incomplete data via the EM
-    algorithm", Journal of the Royal Statistical Society B 39, 1977.
     """
+    # A. P. Dempster, N. M. Laird and D. B. Rubin, "Maximum likelihood from incomplete data via the EM
+    # algorithm", Journal of the Royal Statistical Society B 39, 1977.
     squares = [_squares(one.away) for one in links]
     density = 1 / float(np.prod(2 * reach + 1))
     usual = _fitted(np.concatenate(squares), density, None)

@@ -14,9 +14,12 @@ from beam_volumes.across import adjacency as pairs
 from beam_volumes.across import tables
 from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.agglomeration import Needed
+from beam_volumes.across.exact import joined_size, row_size
+from beam_volumes.across.properties import MONOMIALS
 from beam_volumes.across.rounds.agglomeration import PER_REGION, PER_REGION_OF_FOREST
 from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.across.rounds.tables import (
+    MEASURED_COPIES,
     MERGE_COPIES,
     ROWS,
     ChannelColumns,
@@ -30,7 +33,8 @@ from beam_volumes.across.rounds.tables import (
 from beam_volumes.across.tables import Regions, as_labels
 from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.base.text import format_bytes
-from beam_volumes.kernels.labels.regions import labelled_values
+from beam_volumes.kernels.casting import kernel_array
+from beam_volumes.kernels.labels.regions import labelled_values, magnitudes
 from beam_volumes.kernels.scratch import nbytes
 from beam_volumes.ops.labels.surveys.merge_estimate import times
 from beam_volumes.sweep.resources import in_strips
@@ -46,6 +50,10 @@ SHARE = 8
 HULL_POINTS = 100
 #: Bytes of a row in shards of the usual number of rows.
 MAX_ROW_BYTES = 600
+#: Digits of a sum that `FOLD_BYTES` includes; copies of all digits of sums, and of weighted sums.
+FOLD_DIGITS, SUM_COPIES, WEIGHTED_COPIES = 10, 4, 6
+#: Copies of digits of pairs while their table grows by steps of four.
+PAIR_COPIES = 6
 #: Maximum bytes for folding a part of a window, and voxels of the first part.
 FOLD_LIMIT, FIRST_PART = 64 << 20, 1 << 18
 
@@ -82,7 +90,9 @@ class Rows:
         """Update the memory for merging the parts; return the bytes of the parts."""
         kept = sum(p.nbytes for p in self.parts)
         rows = sum(map(len, self.parts))
+        merged = joined_size(map(row_size, self.parts)).row_bytes
         self.bytes = MERGE_COPIES * max(kept, rows * self.row_bytes)
+        self.bytes = max(self.bytes, MEASURED_COPIES * rows * merged)
         return kept
 
 
@@ -124,6 +134,20 @@ class _Windows:
 def _last(array: np.ndarray, core: Triple) -> np.ndarray:
     """A copy of the core's last slice."""
     return array[core[0] - 1, : core[1], : core[2]].copy()
+
+
+def _sizes(values: Sequence[np.ndarray], rows: int, threads: int) -> tuple[float, float] | None:
+    """The smallest and largest size of floats in the first rows of a window; None for integers."""
+    floats = [v for v in values if v.dtype.kind == "f"]
+    if not floats:
+        return None
+
+    def of_strip(a: int, b: int) -> list[tuple[float, float, int]]:
+        return [magnitudes(kernel_array(v[:, a:b])) for v in floats]
+
+    strips = in_strips(rows, floats[0][:, :rows].size // SHARE, threads, of_strip)
+    smallest, largest, _ = zip(*(size for strip in strips for size in strip), strict=True)
+    return min(smallest), max(largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -391,6 +415,16 @@ class RegionSurvey(TableSurvey):
         each = FOLD_BYTES + 80 * HULL_POINTS * ("points" in arrays) + 80 * self.values
         return each + 5_000 * ("weighted" in arrays)
 
+    def fold_excess(self, sizes: tuple[float, float] | None) -> int:
+        """Bytes per row in addition to `fold_bytes`, for floats with a large range of sizes."""
+        if sizes is None or self.intensity is None:
+            return 0
+        arrays = self.arrays
+        _, digits = tables.digits_between(*sizes, self.intensity)
+        copies = SUM_COPIES * tables.sums_for(arrays)
+        copies += WEIGHTED_COPIES * len(MONOMIALS) * ("weighted" in arrays)
+        return 8 * copies * max(0, digits - FOLD_DIGITS)
+
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         converted = 4 * math.prod(shape) if self.intensity == np.float16 else 0
         counted = nbytes(labelled_values.scratch(math.prod(shape))) * ("values" in self.arrays)
@@ -447,7 +481,8 @@ class RegionSurveyor(RowSurveyor):
                 None if contour is None else contour[: core[0], a:b, : core[2]],
             )
 
-        for part in self.folds.of(labels, core[1], threads, strip):
+        excess = how.fold_excess(_sizes(intensities, core[1], threads))
+        for part in self.folds.of(labels, core[1], threads, strip, excess):
             self.rows.add(part)
         if core[0] and how.upper:
             self.below = labels[core[0] - 1].copy()
@@ -548,6 +583,13 @@ class AdjacencySurvey(TableSurvey):
     def fold_bytes(self) -> int:
         return 4 * self.row_bytes + 200
 
+    def fold_excess(self, sizes: tuple[float, float] | None) -> int:
+        """Bytes per row in addition to `fold_bytes`, for floats with a large range of sizes."""
+        if sizes is None or "sums" not in self.arrays:
+            return 0
+        _, digits = pairs.digits_between(*sizes)
+        return 8 * PAIR_COPIES * max(0, digits - FOLD_DIGITS)
+
     def rows_in(self, voxels: int, voxels_per_label: int) -> int:
         return PAIRS * labels_in(voxels, voxels_per_label)
 
@@ -626,7 +668,8 @@ class AdjacencySurveyor(RowSurveyor):
             )
             return part if how.needed is None else how.needed.of_part(part)
 
-        for part in self.folds.of(labels, core[1], threads, strip):
+        excess = how.fold_excess(_sizes(others, labels.shape[1], threads))
+        for part in self.folds.of(labels, core[1], threads, strip, excess):
             self.rows.add(part)
         if how.needed is not None and how.needed.by_slab:
             self.open = np.unique(np.concatenate([self.open, *self._at_faces(labels, z)]))
@@ -672,13 +715,22 @@ class Folds:
     voxels: int  #: Voxels of the next part.
 
     def of(
-        self, labels: np.ndarray, rows: int, threads: int, strip: Callable[[int, int], Any]
+        self,
+        labels: np.ndarray,
+        rows: int,
+        threads: int,
+        strip: Callable[[int, int], Any],
+        excess: int = 0,
     ) -> Iterator[Any]:
-        """Yield the results of ``strip(y0, y1)`` for the rows of a window, part by part."""
+        """Yield the results of ``strip(y0, y1)`` for the rows of a window, part by part.
+
+        Rows need ``excess`` bytes in addition to ``row_bytes``.
+        """
         row = max(1, labels.shape[0] * labels.shape[2])
         start = 0
         while start < rows:
-            count = min(max(1, self.voxels // row), rows - start)
+            voxels = self.voxels * self.row_bytes // (self.row_bytes + excess)
+            count = min(max(1, voxels // row), rows - start)
 
             def part(a: int, b: int, start: int = start) -> Any:
                 return strip(start + a, start + b)

@@ -498,8 +498,6 @@ def _triple(values: Any) -> tuple[float, float, float]:
 def default_chunk(shape: Triple, itemsize: int) -> Triple:
     """Return cubes of 64 voxels, enlarged for thin volumes until they have 256 KiB.
 
-    Examples
-    --------
     >>> default_chunk((1000, 1000, 1000), 1), default_chunk((1, 5000, 5000), 1)
     ((64, 64, 64), (1, 512, 512))
     """

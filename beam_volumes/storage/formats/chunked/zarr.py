@@ -98,8 +98,6 @@ class Node:
 def _fill_value(value: Any, kind: Any) -> Any:
     """Convert a fill value that zarr-python accepts to one that TensorStore accepts.
 
-    Examples
-    --------
     >>> _fill_value("7", "<u2"), _fill_value(0, "bool"), _fill_value(False, "|i1"), _fill_value("nan", "<f4")
     (7, False, 0, 'NaN')
     >>> _fill_value("0x7fc00000", "float32")

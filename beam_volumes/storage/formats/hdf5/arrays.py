@@ -24,8 +24,6 @@ from beam_volumes.storage.sources.source import DTYPES
 class Paths:
     """Paths of datasets that only differ in numbers.
 
-    Examples
-    --------
     >>> paths = Paths(("/t", "/s", "/cells"), (("00", "01"), ("0", "1", "2")))
     >>> len(paths), paths[4], paths.taken({0: 1})[2]
     (6, '/t01/s1/cells', '/t01/s2/cells')

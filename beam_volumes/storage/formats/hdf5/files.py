@@ -27,8 +27,6 @@ SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ims", ".mnc", ".nwb")
 def split(path: str) -> tuple[str, str | None]:
     """Split a path into a file and, after a colon, a dataset inside.
 
-    Examples
-    --------
     >>> split("/no/such/folder/file.h5:/volumes/raw")
     ('/no/such/folder/file.h5', '/volumes/raw')
     """

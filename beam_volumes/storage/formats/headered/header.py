@@ -153,8 +153,6 @@ class VoxelReader(ContiguousReader):
 def scaled_dtype(stored: np.dtype) -> np.dtype:
     """Return the dtype of scaled voxels: float32 if it represents all stored numbers, else float64.
 
-    Examples
-    --------
     >>> scaled_dtype(np.dtype(">i2")), scaled_dtype(np.dtype("i4"))
     (dtype('float32'), dtype('float64'))
     """
@@ -239,8 +237,6 @@ def placement_of(
 
     Columns of ``matrix`` are the steps between voxels along axes ``names``, as x, y, z; see `AFFINE`.
 
-    Examples
-    --------
     >>> turned = np.array([[0, -2.0, 0], [3, 0, 0], [0, 0, 4]])
     >>> placement_of("a.nii", "xyz", (5, 6, 7), turned, (10, 0, 0), affine="reorient", unit="millimeter")[0]
     'yxz'
@@ -300,8 +296,6 @@ def voxel_size_of(names: str, sizes: Sequence[float]) -> tuple[float, float, flo
 def short(value: Any) -> float:
     """Return the shortest decimal number with the same float32 value, usually the intended one.
 
-    Examples
-    --------
     >>> float(np.float32(0.008)), short(np.float32(0.008))
     (0.00800000037997961, 0.008)
     """

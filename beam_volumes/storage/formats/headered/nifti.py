@@ -276,9 +276,13 @@ class _Zipped(WritableFormat):
             return None
         return (int(parts[-2]), int(parts[-1]), 0) if parts[:-2] == at else None
 
+    def copies(self, d: Description) -> int:
+        """Return 4: a contiguous copy, and up to three of the encoded one while zlib joins its parts."""
+        return 4
+
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
         little = np.ascontiguousarray(voxels, d.dtype.newbyteorder("<"))
-        return gzip.compress(little.tobytes(), 4, mtime=0)
+        return gzip.compress(little.reshape(-1).view(np.uint8).data, 4, mtime=0)
 
     def decode(self, d: Description, data: bytes, shape: Triple) -> np.ndarray:
         return np.frombuffer(gzip.decompress(data), d.dtype.newbyteorder("<")).reshape(shape)

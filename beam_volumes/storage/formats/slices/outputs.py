@@ -177,6 +177,10 @@ class PngSlices(SliceOutput):
     dtypes = tuple(np.dtype(t) for t in ("bool", "u1", "u2"))
     max_channels = 4
 
+    def copies(self, d: Description) -> int:
+        """Return 3: a contiguous copy, the encoded one, and libpng's buffer."""
+        return 3
+
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
         return bytes(imagecodecs.png_encode(_image(d, voxels)))
 
@@ -194,6 +198,10 @@ class TiffSlices(SliceOutput):
     def layout(self, wanted: OutputRequest) -> Layout:
         codec = codec_of(wanted.name, wanted.option("codec"), "none")
         return replace(super().layout(wanted), codec=codec)
+
+    def copies(self, d: Description) -> int:
+        """Return 3: a contiguous copy, its strips, and the file."""
+        return 3
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
         plane = _image(d, voxels)
@@ -218,8 +226,8 @@ class TiffSlices(SliceOutput):
             (tags.STRIP_COUNTS, LONG, counts),
         ]
         directory = at_rest.directory(entries, at, None, False)
-        data = b"".join([at_rest.header(at, False), *strips])
-        return data.ljust(at, b"\0") + directory
+        padding = bytes(at - 8 - int(counts.sum()))
+        return b"".join([at_rest.header(at, False), *strips, padding, directory])
 
 
 FORMATS = (PngSlices(), TiffSlices())

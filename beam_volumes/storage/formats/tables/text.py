@@ -112,8 +112,6 @@ FORMATS = (Csv(), JsonLines())
 def csv_text(columns: Columns) -> str:
     """Return a whole table as CSV.
 
-    Examples
-    --------
     >>> print(csv_text({"label": np.array([1, 2]), "mean": np.array([0.5, np.nan])}), end="")
     label,mean
     1,0.5

@@ -100,8 +100,6 @@ class Flavour:
 def flavour(head: bytes) -> Flavour | None:
     r"""Return the flavour of a file from its first bytes; None if it is not TIFF.
 
-    Examples
-    --------
     >>> flavour(b"MM\x00*\x00\x00\x00\x08")
     Flavour(order='>', big=False)
     """
@@ -417,8 +415,6 @@ def _checked(
 class Numbers:
     """Integers in a compact form for other processes: a progression, or compressed.
 
-    Examples
-    --------
     >>> Numbers.of([8, 108, 208]).array().tolist()
     [8, 108, 208]
     """

@@ -555,8 +555,6 @@ def page_of(file: File, place: Place, name: str) -> Page:
 def colours_of(samples: int, photometric: int) -> Sequence[str]:
     """Return the names of the samples of a pixel, if they are grey or red, green and blue.
 
-    Examples
-    --------
     >>> colours_of(3, 2), colours_of(4, 5)
     (('red', 'green', 'blue'), ())
     """
@@ -611,8 +609,6 @@ def _leading(part: Any, key: Any, file: File) -> tuple[tuple[str, int], ...]:
 def _named(axes: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     """Name axes t, c and z, as far as their letters or their number determine them.
 
-    Examples
-    --------
     >>> _named([("T", 3), ("Z", 5)]), _named([("I", 7)]), _named([("Q", 2), ("Q", 9)])
     ((('t', 3), ('z', 5)), (('z', 7),), (('c', 2), ('z', 9)))
     """

@@ -39,8 +39,6 @@ Entry = tuple[int, int, Any]
 def header(first: int, big: bool) -> bytes:
     r"""Return a file's header with the position of its first directory.
 
-    Examples
-    --------
     >>> header(8, big=False)
     b'II*\x00\x08\x00\x00\x00'
     """
@@ -116,8 +114,6 @@ def sample_tags(d: Description, samples: int = 1) -> list[Entry]:
 def _ratio(number: float) -> list[int]:
     """Return a number as a fraction of two integers of 32 bits.
 
-    Examples
-    --------
     >>> _ratio(0.25), _ratio(1e-12)
     ([1, 4], [0, 1])
     """

@@ -337,8 +337,6 @@ class OmeTiff(TiffOutput):
 def tile_of(shape: Triple, itemsize: int) -> tuple[int, int]:
     """Return the tile of a file: up to 512 x 512, in multiples of 16 as TIFF requires.
 
-    Examples
-    --------
     >>> tile_of((5, 4000, 300), 1)
     (512, 304)
     """
