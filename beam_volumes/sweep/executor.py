@@ -5,7 +5,8 @@ slices of the sources (reads are started as soon as rings have room), runs each 
 new slices that its users need, and folds finished slices. It writes a unit as soon as its last
 slice is complete (`writing`). Voxels outside the volume are filled in per step: rows and columns in
 the ring, slices by repeated slots. If possible, the last stage writes results that stay in memory
-directly into the output array, which then is its ring.
+directly into the output array, which then is its ring. In the same way, an array in memory that
+needs no padding is the ring of its source.
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ class _Sweep:
         spans = list(zip(box.start, box.stop, strict=True))
         self.shares = [[e.share(a, spans[a]) for a in range(3)] for e in program.ends]
         self.in_place = self._in_place()
+        self.given = self._given()
         self.rings = self._cut_rings(arena)
         self.tops = [lo for lo, _ in self.plan.regions]
         self.issued = list(self.tops)
@@ -221,6 +223,25 @@ class _Sweep:
                 found[k] = i
         return found
 
+    def _given(self) -> dict[int, np.ndarray]:
+        """Sources in memory that can serve as their ring, because nothing is written around them."""
+        found: dict[int, np.ndarray] = {}
+        for i, step in enumerate(self.program.steps):
+            array = None if step.source is None else step.source.array
+            is_padded = (self.y[i], self.x[i]) != (self.padded_y[i], self.padded_x[i])
+            if (
+                array is None
+                or is_padded
+                or self.program.constant_slice(i)
+                or self._is_on_device(i)
+            ):
+                continue
+            part = array[tuple(slice(*r) for r in (self.plan.regions[i], self.y[i], self.x[i]))]
+            # Kernels are compiled for one layout, and for arrays that they may write.
+            if part.flags.carray and part.dtype == step.dtype:
+                found[i] = part.view(np.ndarray)
+        return found
+
     def _box(self, k: int) -> Box:
         """The slab's part of an end."""
         z, y, x = self.shares[k]
@@ -229,7 +250,7 @@ class _Sweep:
     def _cut_rings(self, arena: Arena) -> list[Ring]:
         shapes = ring_shapes(self.program, self.plan, (self.padded_y, self.padded_x))
         capacity, base = list(self.plan.capacity), list(self.plan.base)
-        for i in self.in_place.values():
+        for i in (*self.in_place.values(), *self.given):
             shapes[i] = ((0, 0, 0), shapes[i][1])
         on_device = {i: s for i, s in enumerate(shapes) if self._is_on_device(i)}
         for i, (_, dtype) in on_device.items():
@@ -241,6 +262,9 @@ class _Sweep:
             box = self._box(k)
             arrays[i] = self.sinks[k][box.slices].view(shapes[i][1])
             capacity[i], base[i] = len(arrays[i]), box.start[0]
+        for i, array in self.given.items():
+            arrays[i] = array
+            capacity[i], base[i] = len(array), self.plan.regions[i][0]
         for i, array in enumerate(arrays):
             if self.program.constant_slice(i):
                 value = as_dtype(self.program.padding(i).cval, shapes[i][1])
@@ -327,7 +351,7 @@ class _Sweep:
                 for j in stack
             }
             boxes = {j: box for j, box in boxes.items() if box.size}  # others are for other tiles
-            if not boxes:
+            if not boxes or i in self.given:
                 pass
             elif isinstance(handle, np.ndarray):
                 with self._activity("read", i, (at, stop)):

@@ -230,7 +230,7 @@ def test_lengths_of_expanded_labels():
 def test_cumsum(data):
     draw = data.draw
     shape = tuple(draw(st.integers(1, n)) for n in (14, 9, 11))[draw(st.integers(0, 1)) :]
-    dtype = np.dtype(draw(st.sampled_from(["u1", "i8", "f2", "f4", "f8"])))
+    dtype = np.dtype(draw(st.sampled_from(["?", "u1", "i2", "i8", "f2", "f4", "f8"])))
     array = (np.random.default_rng(draw(st.integers(0, 99))).random(shape) * 100).astype(dtype)
     axis = draw(st.integers(-len(shape), len(shape) - 1))
     wide = axis % len(shape) > len(shape) - 3  # only sums along z have slabs narrower than planes

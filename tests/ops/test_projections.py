@@ -113,6 +113,18 @@ def test_places_of_extremes_are_numpys(dtype, data):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_places_along_rows_with_one_voxel_that_is_not_finite(dtype, value):
+    x = np.random.default_rng(1).standard_normal((3, 4, 37)).astype(dtype)
+    x[1, 2, 5] = value
+    for ours, theirs, other in ((bv.argmin, np.argmin, np.inf), (bv.argmax, np.argmax, -np.inf)):
+        with pytest.raises(ValueError, match="1 voxels are NaN or infinite"):
+            ours(x, 2).compute()
+        expected = theirs(np.where(np.isfinite(x), x, other), 2)
+        np.testing.assert_array_equal(ours(x, 2, nan="omit").compute(), expected)
+
+
 def test_places_where_voxels_do_not_count():
     x = np.array([[np.nan, 1, 3], [2, np.inf, 2]])
     assert bv.argmax(x, "x", nan="omit").compute().tolist() == [2, 0]

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import dataclass, field
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -148,3 +149,27 @@ def test_with_less_memory_less_is_read_ahead_and_the_plan_says_so(tmp_path):
     assert (-np.diff(memories)).tolist() == [16 * 66 * 66, 16 * 64 * 64]
     with pytest.raises(ValueError, match=f"works is {plan.predicted_memory} bytes"):
         plan_run([target], RunOptions(memory=memory, runner=None, **how))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_arrays_in_memory_are_copied_only_if_they_are_padded_or_have_another_layout(threads):
+    a = np.random.default_rng(0).random((9, 12, 40), "f4")
+    before, read_only = a.copy(), a.copy()
+    read_only.flags.writeable = False
+    swapped = a.astype(">f4")
+    added = bv.open(a) + 1
+    for volume, copies in (
+        (added, False),
+        (added[2:7], False),
+        (added[:, 1:], True),
+        (bv.gaussian_filter(bv.open(a), 1), True),
+        (bv.open(read_only) + 1, True),
+        (bv.open(swapped) + 1, True),
+        (bv.open(a[:, :, ::2]) + 1, True),
+    ):
+        expected = np.asarray(volume)
+        with mock.patch.object(executor, "copy", wraps=executor.copy) as copy:
+            got = bv.compute(volume, runner=None, window=4, threads=threads)
+        assert copy.called == copies
+        assert got.tobytes() == expected.tobytes()
+    assert a.tobytes() == before.tobytes()

@@ -50,6 +50,12 @@ def key_bits(dtype: np.dtype) -> KeyBits:
     raise TypeError(f"no exact reductions of {dtype}: use bool, integers or floats to 64 bit")
 
 
+def to_keys(values: np.ndarray) -> np.ndarray:
+    """The order-preserving keys of values in native byte order."""
+    k, bits = key_bits(values.dtype), values.view(unsigned(values.dtype))
+    return bits ^ np.where(bits & k.sign, k.negative, k.positive)
+
+
 def from_keys(keys: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The values of keys: the inverse of the order-preserving map."""
     dtype = np.dtype(dtype).newbyteorder("=")

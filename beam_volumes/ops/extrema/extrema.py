@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from beam_volumes.across.merge import Keep
 from beam_volumes.base.geometry import Halo, Triple
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.kernels.morphology import plateaus as kernels
-from beam_volumes.ops.labels.components import binary_propagation
+from beam_volumes.ops.labels.components import kept_components
 from beam_volumes.ops.measure.statistics import all as every
 from beam_volumes.ops.parameters.building import kernel_input, stage_of
 from beam_volumes.ops.parameters.docs import documented, documented_like
@@ -122,14 +123,10 @@ def _extrema(
     found = stage_of(image, stage)
     # The voxels of a plateau without a higher neighbour are one component; if some are spoilt, all are. They
     # never touch another such plateau: one of two neighbours is higher, or both belong to one plateau.
-    visible: tuple[Any, ...] = tuple(
-        slice(None) if a in image.space.visible else 1 for a in range(3)
-    )
-    some = structure[visible]
-    highest = found != int(kernels.BELOW)
-    spoilt = binary_propagation(found == int(kernels.SPOILT), some, highest)
-    several = apply_ufunc("logical_not", every(highest))
-    return apply_ufunc("logical_and", highest & ~spoilt, several)
+    spoilt = found == int(kernels.SPOILT)
+    extrema = kept_components(found, name, structure, keep=Keep(marked=False), seeds=spoilt)
+    # The same as "and not", for which numpy has no vectorized loop with one scalar.
+    return apply_ufunc("greater", extrema, every(found))
 
 
 @dataclass(frozen=True, eq=False)

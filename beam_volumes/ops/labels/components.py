@@ -195,7 +195,7 @@ def remove_small_objects(
         return filtered(mask, "remove_small_objects", Keep(min_size=minimum))
     element = neighbours(mask, connectivity, structure, "remove_small_objects")
     keep = Keep(min_size=minimum)
-    return _kept(mask, "remove_small_objects", element, measures=("size",), keep=keep)
+    return kept_components(mask, "remove_small_objects", element, measures=("size",), keep=keep)
 
 
 @documented
@@ -251,7 +251,7 @@ def remove_small_holes(
     maximum = _least_size(mask, max_size, None, "remove_small_holes")
     element = neighbours(mask, connectivity, structure, "remove_small_holes")
     keep = Keep(max_size=maximum)
-    return mask | _kept(~mask, "small holes", element, measures=("size",), keep=keep)
+    return mask | kept_components(~mask, "small holes", element, measures=("size",), keep=keep)
 
 
 @documented_like(remove_small_objects)
@@ -336,7 +336,7 @@ def _by_area(
     if image.dtype != bool:
         return opened(image, minimum, element, name, by_extent=False, closing=closing)
     mask = ~image if closing else image
-    kept = _kept(mask, name, element, measures=("size",), keep=Keep(min_size=minimum))
+    kept = kept_components(mask, name, element, measures=("size",), keep=Keep(min_size=minimum))
     return ~kept if closing else kept
 
 
@@ -467,7 +467,7 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     steps = np.argwhere(element) - 1
     open_axes = tuple(a for a in _axes(mask) if steps[:, a].any())
     keep = Keep(touches_border=True)
-    return ~_kept(
+    return ~kept_components(
         ~mask, "outside", element, measures=("touches_border",), keep=keep, border_axes=open_axes
     )
 
@@ -505,7 +505,7 @@ def keep_largest(
     if mask.dtype != bool:
         return filtered(mask, "keep_largest", None, k)
     element = neighbours(mask, connectivity, structure, "keep_largest")
-    return _kept(mask, "keep_largest", element, measures=("size",), k_largest=k)
+    return kept_components(mask, "keep_largest", element, measures=("size",), k_largest=k)
 
 
 @documented_like(remove_small_objects)
@@ -546,7 +546,7 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
             "it must be at least 0 and smaller than each extent"
         )
     element = connectivity_structure(3)
-    inside = _kept(
+    inside = kept_components(
         volume,
         "clear_border",
         element,
@@ -596,7 +596,7 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
     seed = as_mask(seed)
     reach = seed | True if mask is None else seed | as_mask(mask)
     element = neighbours(seed, 1, structure, "binary_propagation")
-    return _kept(reach, "binary_propagation", element, keep=Keep(marked=True), seeds=seed)
+    return kept_components(reach, "binary_propagation", element, keep=Keep(marked=True), seeds=seed)
 
 
 @documented_like(remove_small_holes)
@@ -648,10 +648,10 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
 
 def connected_to(name: str, mask: Volume, seeds: Volume, element: np.ndarray) -> Volume:
     """Return the components of a mask that contain a seed; ``element`` are neighbours, 3x3x3."""
-    return _kept(mask, name, element, keep=Keep(marked=True), seeds=seeds)
+    return kept_components(mask, name, element, keep=Keep(marked=True), seeds=seeds)
 
 
-def _kept(
+def kept_components(
     mask: Volume, name: str, element: np.ndarray, *, seeds: Volume | None = None, **how: Any
 ) -> Volume:
     """Return the mask of the components to keep; ``how`` are fields of `ComponentSurvey`."""

@@ -247,21 +247,28 @@ class PlaceAlong(Along):
         return self.source.itemsize + 8
 
     def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Parts:
-        if self.axis == 2 and slices.mask is None and self.source.kind != "f":
-            return {self.cells_of(slices): self._in_rows(slices)}
+        found = None
+        if self.axis == 2 and slices.mask is None and self.source != np.float16:
+            found = self._in_rows(slices)
+        if found is not None:
+            return {self.cells_of(slices): found}
         how = self.kept, self.largest, self.axis, slices.start[self.axis]
         *part, bad = projection.first_extremes(slices.voxels, slices.mask, *how)
         self.strict(bad)
         return {self.cells_of(slices): tuple(part)}
 
-    def _in_rows(self, slices: Slices) -> tuple[np.ndarray, np.ndarray]:
-        """The cells of rows of integers, by numpy's loop for this processor."""
+    def _in_rows(self, slices: Slices) -> tuple[np.ndarray, np.ndarray] | None:
+        """The cells of rows, by numpy's loops for this processor; None if a voxel is not finite."""
         rows = np.arange(len(slices.voxels[0]))
         places = [v.argmax(1) if self.largest else v.argmin(1) for v in slices.voxels]
         found = np.array([v[rows, p] for v, p in zip(slices.voxels, places, strict=True)])
-        keys = (
-            found.view(accumulate.unsigned(self.source)) ^ accumulate.key_bits(self.source).negative
-        )
+        if self.source.kind == "f":
+            # A NaN is the first extreme of its row, so the other end can only be infinite.
+            ends = [v.min() if self.largest else v.max() for v in slices.voxels]
+            if not (np.isfinite(found).all() and np.isfinite(ends).all()):
+                return None
+            found += 0  # makes both zeros equal
+        keys = accumulate.to_keys(found)
         keys = ~keys if self.largest else keys
         return keys[..., None], np.array(places, np.int64)[..., None] + slices.start[2]
 

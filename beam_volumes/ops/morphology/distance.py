@@ -19,7 +19,7 @@ from beam_volumes.ops.geometry.rearrange import coordinates
 from beam_volumes.ops.morphology import stages as scan_stages
 from beam_volumes.ops.morphology import surveys as scan_surveys
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import stage_of
+from beam_volumes.ops.parameters.building import kernel_input, stage_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 
@@ -462,7 +462,8 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
     if volume.node.shape[along] == 1:
         return volume.astype(dtype)
     if along:
-        return stage_of(volume, scan_stages.CumsumAlong("cumsum", dtype, along))
+        stage = scan_stages.CumsumAlong("cumsum", dtype, along)
+        return stage_of(kernel_input(volume), stage)
     if dtype.kind == "f":
         return stage_of(volume, scan_stages.CumsumAlongZ("cumsum", dtype))
     barrier = Barrier.of(scan_surveys.CumsumSurvey("cumsum"), (volume.node,))
