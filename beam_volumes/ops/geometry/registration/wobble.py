@@ -191,8 +191,8 @@ def _agreeing(
 
 def _in_loops(total: int, ends: np.ndarray, some: np.ndarray) -> np.ndarray:
     """Return which of ``some`` links are in a loop of these links."""
-    alone = bridges_of(map(tuple, ends[some].tolist()), total)
-    return some & [(min(pair), max(pair)) not in alone for pair in map(tuple, ends.tolist())]
+    unconfirmed = bridges_of(map(tuple, ends[some].tolist()), total)
+    return some & [(min(pair), max(pair)) not in unconfirmed for pair in map(tuple, ends.tolist())]
 
 
 def of_whole_tiles(
