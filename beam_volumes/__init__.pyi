@@ -5049,7 +5049,8 @@ def estimate_flat_field(
     Returns
     -------
     flat : Volume
-        The flat field, lazy, with the axes y and x of a tile, float32 and mean 1.
+        The flat field, lazy, with the axes y and x of a tile, float32 and mean 1. It is at least
+        0.02 of its maximum, so a division by it is finite.
     dark : Volume
         The dark field, likewise, in the unit of the voxels. It is 0 without ``darkfield``.
 
@@ -5087,7 +5088,8 @@ def estimate_flat_field(
     from brightness; the dark field is the one that is not correlated with the flat field.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are not
-    used. Saturated voxels are used: exclude them with ``mask``.
+    used. Saturated voxels are used: exclude them with ``mask``. A dead column of the camera is left
+    out like an object, so the flat field does not show it.
 
     References
     ----------
@@ -13705,12 +13707,14 @@ def register_tiles(
     together. How much successive slices move alike follows from the links. Slices without links
     follow their neighbours to this degree, and otherwise their tile. Loops of links, such as between
     four tiles, show which links are wrong. These are not used; up to about 30 % of all links may be
-    wrong. Without loops, as in a row of tiles, a wrong link may move its slices. A tile without
-    links is placed by the links of its slices, which may match although the whole tile does not. If
-    more than two fifths of the links of a tile contradict the others, its slices have the
-    translation of the tile, with a warning. Movements that all tiles share are not detected: each
-    is divided among the tiles of an overlap. The tile ``reference`` does not
-    wobble.
+    wrong. A link without a loop, as in a row of tiles, is only used if it is probable from the other
+    links of its two tiles. A single slice that moves much farther than all others is therefore not
+    used there, because its link does not differ from a wrong one. Three such slices in succession
+    confirm each other. Two tiles of fewer than about six slices cannot show which links are wrong.
+    A tile without links is placed by the links of its slices, which may match although the whole
+    tile does not. If more than two fifths of the links of a tile contradict the others, its slices
+    have the translation of the tile, with a warning. Movements that all tiles share are not
+    detected: each is divided among the tiles of an overlap. The tile ``reference`` does not wobble.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are
     missing. Correlations, shifts and the test for chance use only voxels that both tiles have. All

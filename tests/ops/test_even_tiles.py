@@ -64,6 +64,32 @@ def test_details_of_flat_fields():
     assert abs(error(flat, vignette(0.4) * dust / (vignette(0.4) * dust).mean())).max() < 0.1
 
 
+@pytest.mark.parametrize("size", [32, 128])
+def test_flat_fields_are_positive_in_black_corners(size):
+    """Also where the downsampled field is extrapolated, so that a division by it is finite."""
+    rng = np.random.default_rng(0)
+    along = abs(np.linspace(-1, 1, 256))
+    light = np.maximum(1 - np.maximum.outer(along, along) ** 3, 0)
+    tiles = [b * light * rng.normal(1, 0.02, light.shape) for b in rng.uniform(80, 120, 8)]
+    flat = np.asarray(bv.estimate_flat_field(tiles, size=size)[0])
+    assert flat.min() > 0.0199 * flat.max() and abs(flat.mean() - 1) < 1e-5
+
+
+def test_zeros_of_a_measured_flat_field_are_no_data():
+    """Of a dead column; without nodata=, NaN would reach the fused volume."""
+    world = ndi.gaussian_filter(np.random.default_rng(0).normal(100, 30, (60, 100)), 1.5)
+    flat = np.ones((60, 60), "f4")
+    flat[:, 50] = 0
+    tiles = [world[:, :60] * flat, world[:, 40:] * flat]
+    even = [tile / np.where(flat > 0, flat, np.nan) for tile in tiles]
+    table, _ = bv.register_tiles(even, [(0, 0), (0, 37)], max_shift=6, reference=0)
+    np.testing.assert_allclose([table[a].to_numpy()[1] for a in "yx"], (0, 40), atol=0.02)
+    fused = np.asarray(bv.fuse(even, [(0, 0), (0, 40)], nodata=np.nan, fill=np.nan))
+    assert np.flatnonzero(np.isnan(fused).any(axis=0)).tolist() == [90]
+    known = np.delete(np.arange(100), 90)
+    np.testing.assert_allclose(fused[:, known], world[:, known], rtol=1e-5)
+
+
 def test_slices_masks_and_missing_voxels():
     tiles = np.stack(fields(24, 0.02, 0.5, shape=(60, 40)))
     truth = vignette(0.5, (60, 40))

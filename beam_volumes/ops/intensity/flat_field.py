@@ -79,7 +79,8 @@ def estimate_flat_field(
     Returns
     -------
     flat : Volume
-        The flat field, lazy, with the axes y and x of a tile, float32 and mean 1.
+        The flat field, lazy, with the axes y and x of a tile, float32 and mean 1. It is at least
+        0.02 of its maximum, so a division by it is finite.
     dark : Volume
         The dark field, likewise, in the unit of the voxels. It is 0 without ``darkfield``.
 
@@ -117,7 +118,8 @@ def estimate_flat_field(
     from brightness; the dark field is the one that is not correlated with the flat field.
 
     Voxels outside of ``mask``, voxels with the value ``nodata``, and NaN and infinite voxels are not
-    used. Saturated voxels are used: exclude them with ``mask``.
+    used. Saturated voxels are used: exclude them with ``mask``. A dead column of the camera is left
+    out like an object, so the flat field does not show it.
 
     References
     ----------
@@ -176,8 +178,10 @@ def estimate_flat_field(
             f"{_MIN_IMAGES}{', or add a constant to the voxels' if dim else ''}"
         )
     flat, dark = _Fit(images[:bright]).fields(bool(darkfield))
+    flat = _margined(flat)
+    flat = np.maximum(flat, _MIN_FLAT * flat.max())  # the margin is extrapolated
     flat = flat / _mean(flat, plane, factors)
-    return _enlarged(flat, plane, factors), _enlarged(dark, plane, factors)
+    return _enlarged(flat, plane, factors), _enlarged(_margined(dark), plane, factors)
 
 
 def _check(opened: Sequence[Volume], name: str) -> None:
@@ -226,14 +230,15 @@ def _positions(n: int, factor: int) -> np.ndarray:
     return (np.arange(n) - (factor - 1) / 2) / factor + 1
 
 
-def _mean(field: np.ndarray, plane: Sequence[int], factors: Sequence[int]) -> float:
+def _mean(margined: np.ndarray, plane: Sequence[int], factors: Sequence[int]) -> float:
     """Return the mean of an enlarged field."""
-    result = _margined(field)
+    result = margined
     for axis, (n, f) in enumerate(zip(plane, factors, strict=True)):
+        size = margined.shape[axis]
         whole = _positions(n, f)
-        first = np.minimum(whole.astype(int), field.shape[axis])
-        weights = np.bincount(first, 1 - (whole - first), field.shape[axis] + 2)
-        weights += np.bincount(first + 1, whole - first, field.shape[axis] + 2)
+        first = np.minimum(whole.astype(int), size - 2)
+        weights = np.bincount(first, 1 - (whole - first), size)
+        weights += np.bincount(first + 1, whole - first, size)
         result = (result * (weights / n).reshape([-1] + [1] * (1 - axis))).sum(axis=0)
     return float(result)
 
@@ -243,9 +248,9 @@ def _margined(field: np.ndarray) -> np.ndarray:
     return np.pad(field, 1, "reflect", reflect_type="odd")
 
 
-def _enlarged(field: np.ndarray, plane: Sequence[int], factors: Sequence[int]) -> Volume:
+def _enlarged(margined: np.ndarray, plane: Sequence[int], factors: Sequence[int]) -> Volume:
     offset = [_positions(1, f)[0] for f in factors]
-    small = as_volume(_margined(field).astype(np.float32))
+    small = as_volume(margined.astype(np.float32))
     matrix = [1 / f for f in factors]
     return affine_transform(small, matrix, offset, tuple(plane), order=1, mode="nearest")
 

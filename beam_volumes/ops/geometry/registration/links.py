@@ -121,7 +121,7 @@ def placed(
             )
         else:
             bridges, uncontradicted = (
-                _bridges(map(tuple, system.ends[some].tolist()), len(given))
+                bridges_of(map(tuple, system.ends[some].tolist()), len(given))
                 for some in (kept, kept | (system.evidence >= MIN_ALONE))
             )
             weak = {p for p in bridges if p not in uncontradicted or links[p].evidence < MIN_ALONE}
@@ -213,7 +213,7 @@ def connected(pairs: Collection[tuple[int, int]] | np.ndarray, count: int) -> np
     return np.asarray(connected_components(graph, directed=False)[1])
 
 
-def _bridges(pairs: Iterable[tuple[int, int]], count: int) -> set[tuple[int, int]]:
+def bridges_of(pairs: Iterable[tuple[int, int]], count: int) -> set[tuple[int, int]]:
     """Return the pairs that are the only connection of their images.
 
     R. E. Tarjan, "A note on finding the bridges of a graph", Information Processing Letters 2, 1974.

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
-from beam_volumes.ops.geometry.registration.links import factorized
+from beam_volumes.ops.geometry.registration.links import bridges_of, factorized
 
 #: The limits of the expected error of a link, in voxels, and the error of a link of weight 1.
 _MIN_ERROR, _MAX_ERROR, _ERROR = 0.03, 1.0, 2.0
@@ -25,19 +25,27 @@ _FIXED = 1e-4
 _MEDIAN_SQUARE = 0.4549
 #: Solutions with a decreasing scale of residuals, which ends at this many voxels.
 _STEPS, _SCALE = 8, 0.5
-#: A link with a smaller factor of its weight contradicts the solution.
-_MIN_FACTOR = 0.25
 #: Links with residuals of at most this many expected errors do not contradict others, either.
 _ERRORS = 4.0
 #: The least probability and factor of a link that is compared with others, and the weight that keeps slices
 #: without links where they are.
 _MIN_RIGHT, _MIN_WEIGHT, _GROUND = 0.01, 1e-4, 1e-8
-#: The number of deviations from which a change of successive slices is a jump.
-_JUMP = 3.0
+#: The number of deviations from which a change of successive slices is a jump, and the change of weights
+#: after which no further solution is needed.
+_JUMP, _SETTLED = 3.0, 1e-3
 #: Links of successive slices on each side, from which the next movement is expected.
 _WINDOW = 3
-#: Steps of expectation and maximization, and links of all pairs that each pair adds to its own.
-_EXPECTATIONS, _SHARED = 20, 4.0
+#: Steps of expectation and maximization, and links of other pairs that each pair adds to its own.
+_EXPECTATIONS, _FEW = 20, 4.0
+#: The usual deviation of links far from their neighbours, relative to the reach.
+_FAR = 0.125
+#: The usual shares of links that are near their neighbours, far from them, and wrong.
+_SHARES = (0.78, 0.02, 0.2)
+#: The probability from which a link is used that no loop confirms: a wrong link does more harm than a right
+#: one that is not used.
+_MIN_PROBABILITY = 0.75
+#: The least sum of densities.
+_TINY = 1e-300
 #: The share of the links of a tile that must agree with the solution.
 _MIN_AGREEING = 0.6
 
@@ -80,9 +88,10 @@ def movements(
     # this if the deviation is much larger. The mean of the solution is the most probable movement, so slices
     # without links have at most the expected error of the tile's own position.
     #
-    # Only loops of links show that a link is wrong: between two tiles, a wrong link does not differ from a
-    # jump. The links that agree are therefore chosen without expected movements, which would reject jumps.
-    # If most links of a tile contradict each other, the tile does not move.
+    # Loops of links show which links are wrong. The links that agree are therefore chosen without expected
+    # movements, which would reject jumps. If most links of a tile contradict each other, the tile does not
+    # move. A link without a loop must be probable from the other links of its pair: a single slice that moves
+    # far from all others does not differ from a wrong link, and keeps the expected position.
     total = sum(counts)
     ends = np.concatenate([np.empty((0, 2), int), *(one.ends for one in links)])
     away = np.concatenate([np.empty((0, 2)), *(one.away for one in links)])
@@ -90,7 +99,8 @@ def movements(
     if not len(ends):
         return np.zeros((total, 2)), np.zeros(0, bool)
     of_ends = np.repeat(np.arange(len(counts)), counts)[ends]
-    right = _probabilities([one for one in links if len(one.ends)], reach)
+    linked = [one for one in links if len(one.ends)]
+    right = _probabilities(linked, reach, np.full(len(ends), np.nan))
     still = np.arange(len(counts)) == fixed
     tried = np.ones(len(ends), bool)
     while True:
@@ -109,29 +119,28 @@ def movements(
         tried = tried & ~worst[of_ends].any(axis=1)
     if not agreeing.any():
         return np.zeros((total, 2)), agreeing
+    by_loops = _in_loops(total, ends, agreeing)
+    # A loop does not confirm the other links: these must agree with links of their pair.
+    known = np.where(by_loops, 1.0, np.where(agreeing, np.nan, 0.0))
+    agreeing = by_loops | (agreeing & (_probabilities(linked, reach, known) > _MIN_PROBABILITY))
+    if not agreeing.any():
+        return np.zeros((total, 2)), agreeing
     prior = _prior(counts, _chosen(links, agreeing), still)
     differences = _differences(total, ends[agreeing])
-    weights = 1 / errors[agreeing] ** 2
-    # Between two tiles, a link far from the expected movements counts little. Loops confirm jumps: changes
-    # may be much larger than normal there.
-    by_loops = _confirmed(total, ends[agreeing])
+    heavy = 1 / errors[agreeing] ** 2
     is_sure = np.zeros(total, bool)
-    is_sure[ends[agreeing][by_loops]] = True
+    is_sure[ends[agreeing]] = True
     may_jump = is_sure & np.append(False, is_sure[:-1])
-    factors, alike, scale = np.ones(len(weights)), np.ones(total), np.inf
+    of_links = differences.T @ sparse.diags(heavy) @ differences
+    wanted = differences.T @ (heavy[:, None] * away[agreeing])
+    alike = np.ones(total)
     for _ in range(_STEPS):
-        heavy = weights * factors
-        normal = differences.T @ sparse.diags(heavy) @ differences
-        normal = normal + prior.T @ sparse.diags(alike) @ prior
-        found = np.asarray(
-            factorized(normal.tocsc()).solve(differences.T @ (heavy[:, None] * away[agreeing]))
-        )
-        residuals = np.linalg.norm(differences @ found - away[agreeing], axis=1)
-        scale = max(_SCALE, min(residuals.max(), scale) / 2)
-        factors = np.where(by_loops, 1, 1 / (1 + (residuals / scale) ** 2) ** 2)
+        normal = of_links + prior.T @ sparse.diags(alike) @ prior
+        found = np.asarray(factorized(normal.tocsc()).solve(wanted))
         squares = ((prior @ found) ** 2).sum(axis=1)
-        alike = np.where(may_jump, 1 / np.maximum(1, squares / _JUMP**2), 1)
-    agreeing[np.flatnonzero(agreeing)[factors < _MIN_FACTOR]] = False
+        before, alike = alike, np.where(may_jump, 1 / np.maximum(1, squares / _JUMP**2), 1)
+        if abs(alike - before).max() < _SETTLED:
+            break
     return found, agreeing
 
 
@@ -180,15 +189,10 @@ def _agreeing(
         agreeing = agreeing & ~loose
 
 
-def _confirmed(total: int, ends: np.ndarray) -> np.ndarray:
-    """Return which links are in loops; links between two loops count as such."""
-    found = np.ones(len(ends), bool)
-    while True:
-        single = np.bincount(ends[found].ravel(), minlength=total) == 1
-        loose = found & single[ends].any(axis=1)
-        if not loose.any():
-            return found
-        found = found & ~loose
+def _in_loops(total: int, ends: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Return which of ``some`` links are in a loop of these links."""
+    unconfirmed = bridges_of(map(tuple, ends[some].tolist()), total)
+    return some & [(min(pair), max(pair)) not in unconfirmed for pair in map(tuple, ends.tolist())]
 
 
 def of_whole_tiles(
@@ -255,58 +259,89 @@ def _prior(
     return sparse.diags([step, before[1:]], [0, -1])
 
 
-def _probabilities(links: Sequence[SliceLinks], reach: np.ndarray) -> np.ndarray:
+def _probabilities(links: Sequence[SliceLinks], reach: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Return the probability that each link is right, from the other links of its pair.
 
-    Right links have normal differences from the links of next slices. Wrong ones are anywhere within reach.
+    Right links are near others of the pair, or few are farther from them. Wrong ones are anywhere within
+    reach. ``known`` are probabilities, or NaN.
     """
     # A. P. Dempster, N. M. Laird and D. B. Rubin, "Maximum likelihood from incomplete data via the EM
     # algorithm", Journal of the Royal Statistical Society B 39, 1977.
-    squares = [_squares(one.away) for one in links]
+    of = np.repeat(np.arange(len(links)), [len(one.ends) for one in links])
+    squares = _squares(links, known)
     density = 1 / float(np.prod(2 * reach + 1))
-    usual = _fitted(np.concatenate(squares), density, None)
-    found = []
-    for own in squares:
-        found.append(_right(own, density, *_fitted(own, density, usual)))
-    return np.concatenate(found)
+    far = 2 * (_FAR * float(reach.min())) ** 2
+    near = max(float(np.median(squares[3])) / math.log(2), 2 * _MIN_DEVIATION**2)
+    start = np.array([near, far, *_SHARES])[:, None]
+    usual = np.repeat(start, len(links), axis=1)
+    for _ in range(2):
+        sums, before = np.zeros((5, len(links))), usual
+        for _ in range(_EXPECTATIONS):
+            parts = _parts(squares, known, density, _means(sums, before)[:, of])
+            sums = np.stack([np.bincount(of, row, len(links)) for row in parts])
+        # What is usual follows from the other pairs.
+        usual = _means(sums.sum(axis=1, keepdims=True) - sums, start)
+    # A link is no evidence for itself.
+    parts = _parts(squares, known, density, _means(sums[:, of] - parts, before[:, of]))
+    return np.asarray(1 - parts[4])
 
 
-def _squares(away: np.ndarray) -> np.ndarray:
-    """Return the squared distance of each movement from the median of those next to it, and of two zeros."""
-    padded = np.pad(away, ((_WINDOW, _WINDOW), (0, 0)), constant_values=np.nan)
-    near = [
-        padded[_WINDOW + k : _WINDOW + k + len(away)] for k in range(-_WINDOW, _WINDOW + 1) if k
-    ]
+def _means(sums: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """Return the mean squares and shares of links from sums of `_parts`; few links are ``usual``."""
+    counts = sums[2:]
+    squares = (sums[:2] + _FEW * usual[:2]) / (counts[:2] + _FEW)
+    return np.concatenate([squares, (counts + _FEW * usual[2:]) / (counts.sum(axis=0) + _FEW)])
+
+
+def _parts(squares: np.ndarray, known: np.ndarray, density: float, means: np.ndarray) -> np.ndarray:
+    """Return the probabilities of links to be near their neighbours, far from them, or wrong, (5, links).
+
+    The first two rows are the squared distances of the first two kinds, times their probability.
+    """
+    mean = np.maximum(means[:2], 2 * _MIN_DEVIATION**2)
+    every = squares[[0, 1, 2, 3, 3]]
+    widths = mean[[0, 0, 0, 0, 1]]
+    right = means[[2, 2, 2, 2, 3]] * np.exp(-every / widths) / (math.pi * widths)
+    right[:4] /= 4
+    right[:, known == 0] = 0
+    wrong = np.where(known == 1, 0, means[4] * density)
+    right /= np.maximum(right.sum(axis=0) + wrong, _TINY)
+    weighted = right * np.where(np.isfinite(every), every, 0)
+    near, far = right[:4].sum(axis=0), right[4]
+    return np.stack([weighted[:4].sum(axis=0), weighted[4], near, far, 1 - near - far])
+
+
+def _squares(links: Sequence[SliceLinks], known: np.ndarray) -> np.ndarray:
+    """Return squared distances of each link from others of its pair, (4, links), or infinity without these.
+
+    The largest of two links before it, of two after it, and of the next on both sides; and of the median of
+    those around it. Wrong links are left out.
+    """
+    # Two wrong links in succession may agree by chance, three hardly.
+    gap = np.full((_WINDOW, 2), np.nan)
+    padded = np.concatenate([part for one in links for part in (gap, one.away)] + [gap])
+    is_gap = np.concatenate(
+        [part for one in links for part in (gap[:, 0] != 0, np.zeros(len(one.ends), bool))]
+        + [gap[:, 0] != 0]
+    )
+    own = np.flatnonzero(~is_gap)
+    away = padded[own]
+    padded[own[known == 0]] = np.nan
+    around = [padded[own + k] for k in range(-_WINDOW, _WINDOW + 1) if k]
     still = np.zeros(away.shape)  # the mean movement of a tile; a single neighbour may be wrong
-    expected = np.nanmedian(np.stack([*near, still, still]), axis=0)
-    return np.asarray(((away - expected) ** 2).sum(axis=1))
-
-
-def _fitted(
-    squares: np.ndarray, density: float, usual: tuple[float, float] | None
-) -> tuple[float, float]:
-    """Return the variance of right movements along an axis, and their share; few are as ``usual``."""
-    variance = max(float(np.median(squares)) / (2 * math.log(2)), _MIN_DEVIATION**2)
-    share = 0.8
-    shared = 0.0 if usual is None else _SHARED
-    if usual is not None and len(squares) < _SHARED:
-        variance, share = usual
-    for _ in range(_EXPECTATIONS):
-        right = _right(squares, density, variance, share)
-        own, weight = usual or (variance, share)
-        variance = (float(right @ squares) + 2 * shared * own) / (
-            2 * max(float(right.sum()) + shared, 1e-9)
-        )
-        variance = max(variance, _MIN_DEVIATION**2)
-        share = (float(right.sum()) + shared * weight) / (len(squares) + shared)
-        share = min(max(share, 0.01), 0.99)
-    return variance, share
-
-
-def _right(squares: np.ndarray, density: float, variance: float, share: float) -> np.ndarray:
-    """Return the probability of movements to be right."""
-    normal = share * np.exp(-squares / (2 * variance)) / (2 * math.pi * variance)
-    return np.asarray(normal / (normal + (1 - share) * density))
+    middle = np.nanmedian(np.stack([*around, still, still]), axis=0)
+    # The next links that are not wrong; gaps are NaN and stop.
+    place, stops = np.arange(len(padded)), is_gap | np.isfinite(padded[:, 0])
+    before = np.maximum.accumulate(np.where(stops, place, 0))
+    after = np.minimum.accumulate(np.where(stops, place, len(padded) - 1)[::-1])[::-1]
+    left, right = before[own - 1], after[own + 1]
+    farther = before[np.maximum(left - 1, 0)], after[np.minimum(right + 1, len(padded) - 1)]
+    distances = [
+        ((away - one) ** 2).sum(axis=1)
+        for one in (*(padded[at] for at in (left, right, *farther)), middle)
+    ]
+    one, two, first, last, centre = np.nan_to_num(distances, nan=np.inf)
+    return np.stack([np.maximum(one, first), np.maximum(two, last), np.maximum(one, two), centre])
 
 
 def _deviation(links: Sequence[SliceLinks]) -> float:
@@ -325,4 +360,5 @@ def _correlation(links: Sequence[SliceLinks]) -> float:
     steps = np.concatenate(changes)
     if not steps.size or not square:
         return 0.0
-    return float(np.clip(1 - np.median(steps**2) / (2 * square), 0.0, _MAX_CORRELATION))
+    found = float(np.clip(1 - np.median(steps**2) / (2 * square), 0.0, _MAX_CORRELATION))
+    return found * len(steps) / (len(steps) + _FEW)  # few links are alike by chance
