@@ -80,8 +80,8 @@ def of_all_slabs(
     total: list[int] = []
     for group in filter(None, groups):
         sums: list[int] = []
-        ranges = [grid.ranges(a) if a in group else [(0, grid.shape[a])] for a in range(3)]
-        boxes = itertools.product(*ranges)
+        z, y, x = (grid.ranges(a) if a in group else [(0, grid.shape[a])] for a in range(3))
+        boxes = itertools.product(z, y, x)
         while some := list(itertools.islice(boxes, _TOGETHER)):
             regions = [zip(*program.regions_of(a, some), strict=True) for a in group]
             for of_axes in zip(*regions, strict=True):
