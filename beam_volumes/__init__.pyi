@@ -12133,7 +12133,8 @@ def pixel_classifier(
     forest : classifier, optional
         A scikit-learn classifier to train, with parameters of your choice: RandomForestClassifier,
         ExtraTreesClassifier or HistGradientBoostingClassifier (boosted trees). By default a random
-        forest of 100 trees, each with up to 20 levels.
+        forest of 100 trees. Each tree has up to 20 levels and learns from up to 30,000 examples,
+        which it draws at random.
     random_state : int, default: 0
         The seed of the default forest.
 
@@ -12160,6 +12161,10 @@ def pixel_classifier(
     Training takes place immediately, in the current process. Labels are read piece by piece, and
     features are only computed around examples. With the same versions of scikit-learn and numpy,
     the same examples give the same forest. Train once, and use the saved file for all volumes.
+
+    The sample of each tree bounds the time of training and the size of the default forest. If a
+    class is rare among many examples, pass a ``forest`` with a larger ``max_samples``, or with
+    ``class_weight``.
 
     References
     ----------

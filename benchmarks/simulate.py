@@ -41,7 +41,6 @@ from beam_volumes.across.rounds.cutting import Cutting
 from beam_volumes.across.rounds.flow import Flow, run
 from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.drive.compute import plan_run
-from beam_volumes.ops.filters.classification.forests import of_trained
 from beam_volumes.ops.geometry.registration.images import Link
 from beam_volumes.ops.geometry.registration.sequences import ImagePairs
 from beam_volumes.ops.geometry.registration.tiles import TilePairs
@@ -385,17 +384,12 @@ def alone_tracks(count: int, steps: Steps, folder: str) -> None:
 
 def alone_forest(examples: int, steps: Steps, folder: str) -> None:
     """`pixel_classifier`: the default forest of examples with nine features."""
-    from sklearn.ensemble import RandomForestClassifier
-
     rng = np.random.default_rng(0)
-    samples = rng.normal(size=(examples, 9)).astype(np.float32)
-    classes = 1 + (samples[:, 0] + rng.normal(size=examples) > 0)
-    trees = 100 if examples <= 100_000 else 10  # within minutes
-    forest = RandomForestClassifier(trees, max_depth=20, random_state=0, n_jobs=-1)
-    with steps(f"fit {trees} trees, by scikit-learn"):
-        forest.fit(samples, classes)
-    with steps("convert"):
-        of_trained(forest, [str(k) for k in range(9)], "simulate")
+    samples = rng.normal(size=(9, 1, examples // 1000, 1000)).astype(np.float32)
+    classes = 1 + (samples[0] + rng.normal(size=samples.shape[1:]) > 0).astype(np.uint8)
+    with steps("train 100 trees"):
+        trained = bv.pixel_classifier(bv.open(samples, axes="czyx"), classes)
+    print(f"{steps.row} {trained.nbytes / (1 << 20):.1f} MiB of trees | | |")
 
 
 def alone_requests(slabs: int, steps: Steps, folder: str) -> None:

@@ -572,12 +572,15 @@ def test_threads_find_the_same_components(kind, shape, structure, seed):
 
 @pytest.mark.parametrize("shape", [(7, 23, 311), (41, 40, 30), (90_001, 1, 1)])
 @pytest.mark.parametrize("threads", [2, 3, 5])
-def test_threads_find_the_same_components_of_edges(shape, threads):
+@pytest.mark.parametrize("share", [0, 0.6, 1])
+def test_threads_find_the_same_components_of_edges(shape, threads, share):
     """Strips of different heights, and codes of noise in which each strip has other numbers of runs."""
     rng = np.random.default_rng(threads)
     edge = rng.random((3, *shape)) < np.linspace(0, 0.9, shape[0])[:, None, None]
-    codes = np.full(shape, edges.INSIDE, np.uint8)
+    inside = rng.random(shape) < share
+    codes = np.where(inside, edges.INSIDE, np.uint8(0))
     for axis, bit in enumerate((edges.ACROSS_Z, edges.ACROSS_Y, edges.ACROSS_X)):
+        edge[axis] &= inside & np.roll(inside, 1, axis)
         edge[axis].swapaxes(0, axis)[0] = False
         codes |= bit * edge[axis]
     labelling = cc.EdgeLabelling()
@@ -588,7 +591,8 @@ def test_threads_find_the_same_components_of_edges(shape, threads):
     pairs = [(index[found], np.roll(index, 1, axis)[found]) for axis, found in enumerate(edge)]
     first, second = (np.concatenate(side) for side in zip(*pairs, strict=True))
     graph = coo_array((np.ones(len(first), bool), (first, second)), shape=(codes.size,) * 2)
-    assert len(alone.first) == connected_components(graph, directed=False)[0]
+    outside = np.count_nonzero(~inside)
+    assert len(alone.first) == connected_components(graph, directed=False)[0] - outside
 
 
 def test_background_that_the_dtype_lacks():

@@ -21,7 +21,6 @@ RESULTS = {
     "labels/components.unite": "a class per item of a merge",
     "labels/contingency._grown": TABLE,
     "labels/contingency._count": TABLE,
-    "labels/edges._grown": RESULT,
     "labels/edges.find_runs": RESULT,
     "labels/fragments._larger": TABLE,
     "labels/fragments._begin": TABLE,

@@ -143,6 +143,8 @@ def test_volumes_without_a_bias():
             )
             assert_same(np.asarray(field), np.ones(shape))
     x, _ = shaded((8, 20, 21))
+    nothing = np.zeros(x.shape, bool)
+    assert_same(np.asarray(bv.n4_bias_field_correction(x, mask=nothing)), x)
     usual = np.asarray(bv.n4_bias_field_correction(x, 1, return_bias_field=True))
     for factor in (1e-300, 1e300):
         field = bv.n4_bias_field_correction(x * factor, 1, return_bias_field=True)

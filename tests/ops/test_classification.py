@@ -20,6 +20,7 @@ from sklearn.ensemble import (
 
 import beam_volumes as bv
 from beam_volumes.ops.filters.classification import pixels
+from beam_volumes.ops.filters.classification.forests import shares
 from beam_volumes.storage.places.errors import VolumeError
 from tests.catalogue import assert_same, shapes, voxels
 from tests.cli.conftest import command as command
@@ -103,6 +104,22 @@ def test_classes_and_probabilities_equal_scikit_learn(kind, tmp_path, monkeypatc
         found, (points, labels[tuple(points.T)].astype(int)), kind(17, random_state=1)
     )
     assert same.token() == trained.token()
+
+
+def test_each_tree_of_the_default_forest_has_a_bounded_sample(monkeypatch):
+    v, labels, _ = scribbled()
+    found = bv.features(v, [1], texture=False)
+    whole = bv.pixel_classifier(found, labels)
+    count = np.count_nonzero(labels)
+    monkeypatch.setattr(pixels, "_EXAMPLES", count)
+    assert bv.pixel_classifier(found, labels).token() == whole.token()
+    monkeypatch.setattr(pixels, "_EXAMPLES", count // 4)
+    trained = bv.pixel_classifier(found, labels)
+    assert len(trained.roots) == 100 and len(trained.left) < len(whole.left)
+    samples = np.moveaxis(np.asarray(found), 0, -1)[labels > 0]
+    forest = RandomForestClassifier(100, max_depth=20, max_samples=count // 4, random_state=0)
+    want = forest.fit(samples, labels[labels > 0]).predict_proba(samples)
+    assert_same(shares(trained, samples), want)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

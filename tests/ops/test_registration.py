@@ -945,6 +945,43 @@ def test_wrong_links_of_many_slices_are_left_out(model, wrong, turned, monkeypat
     assert np.median(abs(between - wanted)) < 0.005
 
 
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_rotations_of_inaccurate_links_are_least_squares(ndim):
+    """The sum of squares is not above that of the true matrices, and a further solution changes nothing."""
+    from beam_volumes.ops.geometry.registration.images import Link
+    from beam_volumes.ops.geometry.registration.links import _Equations, _rotations, _skew, corners
+
+    count, rng, points = 500, np.random.default_rng(0), corners([(0, 63)] * ndim)
+
+    def turns(number, size):
+        angles = rng.normal(0, size, (number, len(_skew(ndim))))
+        return _rotations(np.einsum("kab,nk->nab", _skew(ndim), angles))
+
+    true, middle = turns(count, 0.1), points.mean(axis=1)
+    true[count // 2] = np.eye(ndim)
+    places, links = rng.uniform(-8, 8, (count, ndim)), {}
+    pairs = [(i, j) for i in range(count) for j in (i + 1, i + 2) if j < count]
+    for (i, j), error in zip(pairs, turns(len(pairs), 0.06), strict=True):
+        matrix = error @ true[j].T @ true[i]
+        there = true[j].T @ (true[i] @ middle + places[i] - places[j]) + rng.normal(0, 0.1, ndim)
+        links[i, j] = Link(matrix, there - matrix @ middle, 0.8, 4e3, 40.0, points=points)
+    neighbours = list(itertools.pairwise(range(count)))
+    args = np.zeros((count, ndim)), neighbours, "rigid", count // 2, np.ones(ndim)
+    system = _Equations.of(links, *args)
+
+    def squares(matrices, positions):
+        i, j = np.array(pairs).T
+        here = matrices[i] @ system.points + positions[i][:, :, None]
+        return ((here - matrices[j] @ system.there - positions[j][:, :, None]) ** 2).sum()
+
+    matrices, found, _ = solved = system.solved(system.weights)
+    every = np.arange(len(pairs))
+    of_truth = system._places(every, system.weights, true, found, 1e-9)
+    assert squares(matrices, found) < 0.6 * squares(true, of_truth)
+    again = system.solved(system.weights, solved)
+    np.testing.assert_allclose(again[0], matrices, rtol=0, atol=1e-6)
+
+
 def test_links_that_contradict_each_other_are_not_used_alone():
     """Which of three links of a loop is wrong is unknown; a link outside of loops is used."""
     from beam_volumes.ops.geometry.registration.images import Link

@@ -28,6 +28,18 @@ def _number(row, n, ids):
 
 
 @row_kernel
+def _count(row):
+    """Return the number of runs of a row."""
+    n = np.int64(0)
+    if row.size:
+        n += np.int64(row[0]) & 1
+    for x in range(1, row.size):
+        code = np.int64(row[x])
+        n += code & ~(code >> 3) & 1
+    return n
+
+
+@row_kernel
 def _begin(row, n, ids, starts, stops):
     """Add the runs of a row to ``n`` runs, as `_number`; return their number. One more run must fit."""
     # Loops have no branch that depends on the voxels, since no processor could predict it.
@@ -59,14 +71,6 @@ def _unite_before(parent, rows, ny, r, begin, offsets, scratch):
             _unite(parent, np.int64(ids[0, x]), np.int64(ids[1, x]))
 
 
-@kernel
-def _grown(array, size):
-    out = np.empty(size, array.dtype)
-    for i in range(array.size):
-        out[i] = array[i]
-    return out
-
-
 def _scratch(rows, cols) -> Scratch:
     return ((2, cols), np.int32), ((cols + 1,), np.int32)
 
@@ -80,19 +84,17 @@ def find_runs(block, begin, end, scratch):
     """
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
-    capacity = nx + 1 + 2 * (end - begin)
-    starts = np.empty(capacity, np.int32)
-    stops = np.empty(capacity, np.int32)
-    parent = np.empty(capacity, np.int32)
+    n = np.int64(0)
+    for r in range(begin, end):
+        n += _count(rows[r])
+    # `_begin` needs room for one more.
+    starts = np.empty(n + 1, np.int32)
+    stops = np.empty(n + 1, np.int32)
+    parent = np.empty(n + 1, np.int32)
     offsets = np.empty(end - begin + 1, np.int64)
     ids, _ = scratch
     n = np.int64(0)
     for r in range(begin, end):
-        if n + nx + 1 > capacity:
-            capacity = capacity + capacity // 2 + nx + 1
-            starts = _grown(starts, capacity)
-            stops = _grown(stops, capacity)
-            parent = _grown(parent, capacity)
         offsets[r - begin] = n
         stop = _begin(rows[r], n, ids[0], starts, stops)
         for i in range(n, stop):
@@ -100,7 +102,7 @@ def find_runs(block, begin, end, scratch):
         n = stop
         _unite_before(parent, rows, ny, r, begin, offsets, scratch)
     offsets[end - begin] = n
-    return offsets, starts[:n].copy(), stops[:n].copy(), parent[:n].copy()
+    return offsets, starts[:n], stops[:n], parent[:n]
 
 
 @kernel

@@ -14,6 +14,9 @@ from beam_volumes.base.geometry import Box, Grid, Range, cells_touched
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.program import Program
 
+#: Slabs that are followed through a program at a time.
+_TOGETHER = 256
+
 
 @dataclass(frozen=True)
 class Read:
@@ -42,7 +45,7 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
     together = program.decoded
     sources: dict[int, Any] = {some[0]: program.steps[some[0]].source for some in together}
 
-    def touched(axis: int, regions: list[Range]) -> list[int]:
+    def touched(axis: int, regions: Sequence[Range]) -> list[int]:
         return [sources[some[0]].units_touched(axis, _union(regions, some)) for some in together]
 
     units = of_all_slabs(program, grid, touched) if len(grid) else [0] * len(together)
@@ -66,7 +69,7 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
 
 
 def of_all_slabs(
-    program: Program, grid: Grid, counted: Callable[[int, list[Range]], list[int]]
+    program: Program, grid: Grid, counted: Callable[[int, Sequence[Range]], list[int]]
 ) -> list[int]:
     """Sum a product over the axes of some count over all slabs."""
     # Boxes are products of ranges, so the sum is a product of sums per axis. Only along coupled axes
@@ -77,11 +80,14 @@ def of_all_slabs(
     total: list[int] = []
     for group in filter(None, groups):
         sums: list[int] = []
-        ranges = [grid.ranges(a) if a in group else [(0, grid.shape[a])] for a in range(3)]
-        for z, y, x in itertools.product(*ranges):
-            each = [counted(a, program.regions(a, (z, y, x))) for a in group]
-            products = [math.prod(some) for some in zip(*each, strict=True)]
-            sums = [a + b for a, b in zip(sums, products, strict=True)] if sums else products
+        z, y, x = (grid.ranges(a) if a in group else [(0, grid.shape[a])] for a in range(3))
+        boxes = itertools.product(z, y, x)
+        while some := list(itertools.islice(boxes, _TOGETHER)):
+            regions = [zip(*program.regions_of(a, some), strict=True) for a in group]
+            for of_axes in zip(*regions, strict=True):
+                each = [counted(a, own) for a, own in zip(group, of_axes, strict=True)]
+                products = [math.prod(counts) for counts in zip(*each, strict=True)]
+                sums = [a + b for a, b in zip(sums, products, strict=True)] if sums else products
         total = [a * b for a, b in zip(total, sums, strict=True)] if total else sums
     return total
 

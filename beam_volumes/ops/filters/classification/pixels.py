@@ -33,6 +33,8 @@ from beam_volumes.sweep.stage import Block, Stage
 _AT_A_TIME = 1 << 25
 #: The largest forest, as it is part of plans and pipelines.
 _MAX_BYTES = 32 << 20
+#: The largest sample of a tree of the default forest. With 100,000 examples, the forest can be too large.
+_EXAMPLES = 30_000
 #: The classifiers of scikit-learn that can be trained.
 _OFFERED = "RandomForestClassifier, ExtraTreesClassifier and HistGradientBoostingClassifier"
 #: Bytes of features that are collected for a call of the kernel, if a row is not larger.
@@ -105,7 +107,8 @@ def pixel_classifier(
     forest : classifier, optional
         A scikit-learn classifier to train, with parameters of your choice: RandomForestClassifier,
         ExtraTreesClassifier or HistGradientBoostingClassifier (boosted trees). By default a random
-        forest of 100 trees, each with up to 20 levels.
+        forest of 100 trees. Each tree has up to 20 levels and learns from up to 30,000 examples,
+        which it draws at random.
     random_state : int, default: 0
         The seed of the default forest.
 
@@ -133,6 +136,10 @@ def pixel_classifier(
     features are only computed around examples. With the same versions of scikit-learn and numpy,
     the same examples give the same forest. Train once, and use the saved file for all volumes.
 
+    The sample of each tree bounds the time of training and the size of the default forest. If a
+    class is rare among many examples, pass a ``forest`` with a larger ``max_samples``, or with
+    ``class_weight``.
+
     References
     ----------
     `sklearn.ensemble.RandomForestClassifier` and `HistGradientBoostingClassifier`; L. Breiman, "Random
@@ -158,10 +165,8 @@ def pixel_classifier(
     needed("sklearn", "classify", "forests are trained by scikit-learn")
     from sklearn.ensemble import RandomForestClassifier
 
-    if forest is None:
-        seed = par.whole_number(random_state, "random_state", name, 0)
-        forest = RandomForestClassifier(100, max_depth=20, random_state=seed, n_jobs=-1)
-    if not is_trainable(forest):
+    seed = par.whole_number(random_state, "random_state", name, 0)
+    if forest is not None and not is_trainable(forest):
         raise TypeError(f"{name}: forest={forest!r} is not one of {_OFFERED}")
     given = isinstance(examples, tuple | list) and len(examples) == 2
     positions, classes = (
@@ -177,6 +182,11 @@ def pixel_classifier(
     if len(bad):
         at = tuple(positions[bad[0]].tolist())
         raise ValueError(f"{name}: the features of the example at {at} are not finite")
+    if forest is None:
+        drawn = _EXAMPLES if len(samples) > _EXAMPLES else None
+        forest = RandomForestClassifier(
+            100, max_depth=20, max_samples=drawn, random_state=seed, n_jobs=-1
+        )
     return of_trained(forest.fit(samples, classes), volume.channels, name)
 
 

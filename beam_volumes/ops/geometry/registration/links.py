@@ -335,7 +335,7 @@ class _Equations:
         matrices = self._composed(tree) if start is None else start[0]
         places = self._places(some, weights, matrices, self.given, tolerance)
         for _ in range(_MAX_STEPS if tolerance < _ROUGH else 1):
-            changed = self._projected(matrices + self._step(some, weights, joins, matrices, places))
+            changed = self._step(some, weights, joins, matrices, places)
             change = abs(changed - matrices).max()
             matrices = changed
             places = self._places(some, weights, matrices, self.given, tolerance)
@@ -351,38 +351,65 @@ class _Equations:
         matrices: np.ndarray,
         places: np.ndarray,
     ) -> np.ndarray:
-        """Return changes of the matrices; all images of ``joins`` get the same matrix.
+        """Return the matrices of the next step; all images of ``joins`` get the same matrix.
 
-        The unknowns of an image are the rows of its transposed change, and the change of its place.
+        The unknowns of an image are the entries of its matrix in the model, and the change of its place.
         """
         count, ndim = self.given.shape
         i, j = self.ends[some].T
         here = matrices[i] @ self.points[some] + places[i][:, :, None]
         there = matrices[j] @ self.there[some] + places[j][:, :, None]
+        missed = (there - here).transpose(0, 2, 1)
         scale = float(abs(self.points).max(initial=0.0)) or 1.0
-        # The positions of the first points in the other images; means of both could be a single point.
-        met = np.linalg.inv(matrices)[j] @ (here - places[j][:, :, None])
-        near, far = (each.transpose(0, 2, 1).reshape(-1, ndim) for each in (self.points[some], met))
-        size = abs(np.linalg.det(matrices)) ** (1 / ndim)
-        heavy = np.repeat(weights / np.sqrt(size[i] * size[j]), self.points.shape[2])[:, None]
-        unknown = np.repeat(self.ends[some] * (ndim + 1), self.points.shape[2], axis=0)
-        one, entry = np.ones((len(near), 1)), np.arange(ndim + 1)
-        rows = [np.hstack([near / scale, one, -far / scale, -one]) * heavy]
-        columns = [(unknown[:, :, None] + entry).reshape(len(near), 2 * (ndim + 1))]
-        wanted = [(there - here).transpose(0, 2, 1).reshape(-1, ndim) * heavy]
-        pairs = (joins[:, None] * (ndim + 1) + entry[:, None]).reshape(-1, 2)
-        rows.append(np.tile([-1.0, 1.0], (len(pairs), 1)))
-        columns.append(pairs)
-        jumps = (matrices[joins[:, 0]] - matrices[joins[:, 1]]).transpose(0, 2, 1) * scale
-        wanted.append(np.pad(jumps, ((0, 0), (0, 1), (0, 0))).reshape(-1, ndim))
-        rows.append(np.ones((ndim + 1, 1)))
+        if self.model == "rigid":
+            # Rotations about the middles of images, and movements of these middles. Steps of affine maps
+            # that are projected to rotations do not approach the least squares of thousands of images.
+            basis = _skew(ndim) / self.spacing[:, None] * self.spacing
+            middle = self.points.mean(axis=(0, 2)) if len(self.points) else np.zeros(ndim)
+            middles = (matrices @ middle + places)[:, :, None]
+            near, far = (
+                np.einsum("kab,lbp->lpak", basis, here - middles[k]) / scale for k in (i, j)
+            )
+            one = np.broadcast_to(np.eye(ndim), (*near.shape[:3], ndim))
+            jumps = self._turns_between(matrices, joins) * scale
+        else:
+            # The positions of the first points in the other images; means of both could be a single point.
+            met = np.linalg.inv(matrices)[j] @ (here - places[j][:, :, None])
+            near, far = (e.transpose(0, 2, 1)[:, :, None] / scale for e in (self.points[some], met))
+            one = np.ones((*near.shape[:3], 1))
+            jumps = (matrices[joins[:, 0]] - matrices[joins[:, 1]]).transpose(0, 2, 1) * scale
+            size = abs(np.linalg.det(matrices)) ** (1 / ndim)
+            weights = weights / np.sqrt(size[i] * size[j])
+        rows = np.concatenate([near, one, -far, -one], axis=3) * weights[:, None, None, None]
+        unknowns, columns = rows.shape[3] // 2, jumps.shape[2]
+        rows = rows.reshape(len(rows), -1, 2 * unknowns)
+        wanted = missed.reshape(*rows.shape[:2], columns) * weights[:, None, None]
+        jumps = np.pad(jumps, ((0, 0), (0, unknowns - jumps.shape[1]), (0, 0)))
+        normal, sums = _normal(
+            [(self.ends[some], rows, wanted), (joins, _jump(unknowns, len(joins)), jumps)], count
+        )
         fixed = np.arange(count) == self.reference
-        columns.append(np.flatnonzero(np.repeat(fixed, ndim + 1))[:, None])
-        wanted.append(np.zeros((ndim + 1, ndim)))
-        found = _least_squares(rows, columns, wanted, count * (ndim + 1))
-        found = found.reshape(count, ndim + 1, ndim)[:, :ndim].transpose(0, 2, 1) / scale
+        anchor = sparse.diags(np.repeat(fixed, unknowns).astype(float))
+        found = (
+            factorized((normal + anchor).tocsc()).solve(sums).reshape(count, unknowns, columns)
+            / scale
+        )
         found[fixed] = 0.0
-        return found
+        if self.model != "rigid":
+            return matrices + found[:, :ndim].transpose(0, 2, 1)
+        turns = np.einsum("kab,nk->nab", _skew(ndim), found[:, : len(basis), 0])
+        scaled = matrices * self.spacing[:, None] / self.spacing
+        return self._projected(_rotations(turns) @ scaled / self.spacing[:, None] * self.spacing)
+
+    def _turns_between(self, matrices: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+        """Return the rotations that turn the second images of pairs to the first, as (pairs, angles, 1)."""
+        scaled = matrices * self.spacing[:, None] / self.spacing
+        between = scaled[pairs[:, 0]] @ scaled[pairs[:, 1]].transpose(0, 2, 1)
+        ndim = between.shape[1]
+        halves = np.einsum("kab,nab->nk", _skew(ndim), between) / 2  # the sine along the axis
+        cosine = (np.trace(between, axis1=1, axis2=2) - (ndim - 2)) / 2
+        angle = np.arctan2(np.linalg.norm(halves, axis=1), cosine)
+        return (halves / np.sinc(angle / np.pi)[:, None])[:, :, None]
 
     def _tree(self, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return links and neighbours that connect all images without a loop, and these neighbours.
@@ -549,6 +576,48 @@ def _rows(entries: np.ndarray, columns: np.ndarray, unknowns: int) -> sparse.csr
     """Return a sparse matrix with the same number of entries in each row."""
     starts = np.arange(len(entries) + 1) * entries.shape[1]
     return sparse.csr_matrix((entries.ravel(), columns.ravel(), starts), (len(entries), unknowns))
+
+
+def _jump(unknowns: int, count: int) -> np.ndarray:
+    """Return the rows by which pairs of images have a difference of their unknowns."""
+    one = np.eye(unknowns)
+    return np.tile(np.hstack([-one, one]), (count, 1, 1))
+
+
+def _normal(
+    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], count: int
+) -> tuple[sparse.csr_matrix, np.ndarray]:
+    """Return the normal equations of pairs of images, with their rows and wanted values, and their sums."""
+    entries, at, totals, images = [], [], [], []
+    for pairs, rows, wanted in parts:
+        turned, width = rows.transpose(0, 2, 1), rows.shape[2]
+        unknowns = width // 2
+        unknown = (pairs[:, :, None] * unknowns + np.arange(unknowns)).reshape(-1, width)
+        entries.append((turned @ rows).ravel())
+        at.append([np.repeat(unknown, width, axis=1).ravel(), np.tile(unknown, (1, width)).ravel()])
+        totals.append((turned @ wanted).reshape(-1, wanted.shape[2]))
+        images.append(unknown.ravel())
+    size = count * unknowns
+    matrix = sparse.coo_matrix((np.concatenate(entries), np.hstack(at)), (size, size)).tocsr()
+    every = np.concatenate(images)
+    sums = [np.bincount(every, column, size) for column in np.concatenate(totals).T]
+    return matrix, np.stack(sums, axis=1)
+
+
+def _skew(ndim: int) -> np.ndarray:
+    """Return the skew matrices of rotations, (rotations, axes, axes)."""
+    found = []
+    for a, b in itertools.combinations(range(ndim), 2):
+        found.append(np.zeros((ndim, ndim)))
+        found[-1][a, b], found[-1][b, a] = -1.0, 1.0
+    return np.array(found)
+
+
+def _rotations(skew: np.ndarray) -> np.ndarray:
+    """Return the rotations of skew matrices, by the formula of Rodrigues."""
+    angle = np.sqrt((skew**2).sum(axis=(1, 2)) / 2)[:, None, None]
+    first, second = np.sinc(angle / np.pi), np.sinc(angle / (2 * np.pi)) ** 2 / 2
+    return np.eye(skew.shape[1]) + first * skew + second * (skew @ skew)
 
 
 def _least_squares(

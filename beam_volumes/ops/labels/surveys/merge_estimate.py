@@ -210,7 +210,6 @@ def expected_load(grid: Grid, radix: Triple | None, density: np.ndarray) -> floa
             m, c = members[axis], counts[axis]
             faces = 2 * m - (2 if c <= m else 1 if c <= 2 * m else 0)  # none at the volume's ends
             extent = [min(n, b * k) for n, b, k in zip(grid.shape, block, members, strict=True)]
-            area = float(np.prod(extent[:axis] + extent[axis + 1 :]))
-            total += faces * area * density[axis]
+            total += faces * math.prod(extent[:axis] + extent[axis + 1 :]) * float(density[axis])
         largest = max(largest, total)
     return largest
