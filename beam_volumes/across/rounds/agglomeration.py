@@ -35,8 +35,8 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.labels.agglomeration import LARGEST, MEAN, QUANTILE
 
-#: Children of a node, and levels above the leaves. A node has what is open at the ends of its children, so
-#: the largest step grows with their number.
+#: Children of a node, and levels above the leaves. A node has the open regions at the ends of its children,
+#: so the largest step grows with their number.
 RADIX, DEPTH = 2, 12
 #: Times the expected rows that a tree has leaves for; with more rows, leaves are larger.
 _SPARE = 64
@@ -564,7 +564,7 @@ class _Node(Round):
 class _Room:
     """How many of a node's boundaries can be added to those that are left, as a function of these.
 
-    A node with a parent sends it what it cannot add.
+    A node with a parent sends the others to the parent.
     """
 
     step: Agglomeration

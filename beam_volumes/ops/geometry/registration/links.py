@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -382,7 +383,7 @@ class _Equations:
             weights = weights / np.sqrt(size[i] * size[j])
         rows = np.concatenate([near, one, -far, -one], axis=3) * weights[:, None, None, None]
         unknowns, columns = rows.shape[3] // 2, jumps.shape[2]
-        rows = rows.reshape(len(rows), -1, 2 * unknowns)
+        rows = rows.reshape(len(rows), math.prod(rows.shape[1:3]), 2 * unknowns)
         wanted = missed.reshape(*rows.shape[:2], columns) * weights[:, None, None]
         jumps = np.pad(jumps, ((0, 0), (0, unknowns - jumps.shape[1]), (0, 0)))
         normal, sums = _normal(
