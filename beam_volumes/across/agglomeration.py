@@ -308,8 +308,14 @@ def settle_in_parts(
             getattr(made, name)[count:end] = getattr(merges, name)
         start, count = stop, end
     merges = Merges(made.a[:count], made.b[:count], made.scores[:count], made.sizes[:count])
-    if start < len(a):
-        left = Boundaries.together([left, Boundaries(a[start:], b[start:], known[start:])])
+    if not start:
+        left = Boundaries(a, b, known)
+    elif start < len(a):
+        rest = Boundaries(a[start:].copy(), b[start:].copy(), known[start:].copy())
+        del a, b, known, places
+        parts += [left, rest]
+        del left, rest
+        left = Boundaries.together(parts)
     # Its last region may have no other boundary.
     names = distinct(left.a, left.b) if len(left) else left.a
     at = _places(regions.names, names)

@@ -80,6 +80,39 @@ def test_steps_stay_within_the_memory(step, tables, mebibytes):
     assert peak < limit
 
 
+@thorough
+@pytest.mark.parametrize(
+    ("step", "tables"),
+    [
+        (Agglomeration("agglomerate", "mean", 0.5, 180.0, None, False), (boundaries,)),
+        (Cutting("cut", 0.5), (merges,)),
+        (Floods("reconstruction", np.dtype("f4"), ("label", "low"), 0.0), (boundaries, levels)),
+    ],
+    ids=["agglomerate", "cut", "floods"],
+)
+def test_all_rows_at_once_take_what_is_declared(step, tables):
+    shards = 4
+    flow = step.flow()
+    boxes, peaks = defaultdict(Spill), {}
+    for r, rows in zip(flow.rounds, tables, strict=False):
+        for k in range(shards):
+            boxes[r.name].put((k,), rows(k))
+    for r in flow.rounds:
+        box = boxes.pop(r.name, Spill())
+        for key, values in group_by_key(box):
+            given = [box.load(value) for value in values]
+            tracemalloc.start()
+            try:
+                found = list(r.step(key, given))
+                peaks[r.name] = max(peaks.get(r.name, 0), tracemalloc.get_traced_memory()[1])
+            finally:
+                tracemalloc.stop()
+            for address, to, value in found:
+                boxes[address].put(to, value)
+    declared = step.most_bytes([shards * SHARD] * len(tables))
+    assert declared / 8 < max(peaks.values()) < declared
+
+
 def grid(count):
     """Regions in a cube with their neighbours along each axis."""
     side = round((count / 3) ** (1 / 3))
@@ -164,6 +197,22 @@ def test_a_node_adds_boundaries_in_parts_that_fit(linkage):
     limit = step.node_bytes(len(a), len(index)) * 9 // 10
     node_peak(step, a, b, known, limit)  # compiles
     assert node_peak(step, a, b, known, limit) < limit
+
+
+@thorough
+@pytest.mark.parametrize("linkage", ["mean", "max", "quantile"])
+@pytest.mark.parametrize("graph", [grid, star, couples])
+def test_boundaries_that_wait_take_what_is_declared(linkage, graph):
+    random = np.random.default_rng(0)
+    a, b = (x.astype(np.uint64) + np.uint64(1) for x in graph(20_000))
+    known = random.integers(0, 256, (len(a), {"mean": 2, "quantile": 256}.get(linkage, 1)))
+    known = known[:, 0] if linkage == "max" else known
+    step = Agglomeration("agglomerate", linkage, 0.5, 100.0, None, False, depth=1)
+    limit = step.held_bytes * len(a) + 100 * len(np.unique([a, b]))
+    node_peak(step, a, b, known, limit)  # compiles
+    with pytest.raises(ValueError, match=r"a step needs .* memory= by 1 MiB"):
+        node_peak(step, a, b, known, limit - 1)
+    assert limit / 8 < node_peak(step, a, b, known, limit) <= limit
 
 
 @pytest.mark.parametrize("linkage", ["mean", "max", "min", "lowest"])

@@ -56,7 +56,7 @@ NODE_BYTES = {
 #: Bytes of a boundary that waits in a node, if not all fit at once: for its names, and each of its values.
 HELD_BYTES, VALUE_BYTES = 64, 16
 #: The same for each region of the node.
-_REGION_BYTES = 56
+_REGION_BYTES = 100
 #: Bytes of a merge while boundaries are added, and at the end, when merges are sorted for the table.
 _MERGE_BYTES, _SORTED_BYTES = 32, 128
 #: Boundaries are then added until those that stay leave less than one part in so many of the room.
@@ -579,6 +579,7 @@ class _Room:
             return self.count
         # Half of `held_bytes` are for sorting.
         merges, regions = min(self.count, self.regions), self.regions * _REGION_BYTES
+        check_room(self.count, self.count * step.held_bytes + regions, self.limit_bytes)
         others = self.count * step.held_bytes // 2 + regions + merges * _MERGE_BYTES
         own = step.node_edges(self.limit_bytes - others, self.regions)
         is_sorted = regions + merges * _SORTED_BYTES <= self.limit_bytes
