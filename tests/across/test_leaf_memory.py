@@ -178,7 +178,7 @@ def test_a_step_takes_the_bytes_of_its_boundaries(linkage, graph, threshold, clo
 
 
 @thorough
-@pytest.mark.parametrize("linkage", ["mean", "max", "min", "lowest"])
+@pytest.mark.parametrize("linkage", ["mean", "max", "lowest"])
 def test_a_node_adds_boundaries_in_parts_that_fit(linkage):
     """A long stack of layers: few boundaries stay open, so much less memory than for all is enough."""
     random = np.random.default_rng(0)
@@ -226,7 +226,7 @@ def test_a_node_with_as_many_regions_as_boundaries_fits(linkage, spacing):
     threshold = -300.0 if linkage == "lowest" else 100.0
     step = Agglomeration("agglomerate", linkage, 0.5, threshold, None, False, depth=0)
     node_peak(step, a[:9], a[:9] + np.uint64(1), known[:9], 1 << 20)  # compiles
-    refused, shares = [], [0.45, 0.6, 0.85, 0.95, 1]
+    refused, shares = [], [0.45, 0.6, 0.85, 0.95, 1.01]
     for share in shares:
         limit = int(share * step.node_bytes(len(a), spacing * len(a)))
         try:
