@@ -6,7 +6,7 @@ new slices that its users need, and folds finished slices. It writes a unit as s
 slice is complete (`writing`). Voxels outside the volume are filled in per step: rows and columns in
 the ring, slices by repeated slots. If possible, the last stage writes results that stay in memory
 directly into the output array, which then is its ring. In the same way, an array in memory that
-needs no padding is the ring of its source.
+needs no padding is the ring of its source, unless a function of the user receives views of it.
 """
 
 from __future__ import annotations
@@ -229,9 +229,13 @@ class _Sweep:
         for i, step in enumerate(self.program.steps):
             array = None if step.source is None else step.source.array
             is_padded = (self.y[i], self.x[i]) != (self.padded_y[i], self.padded_x[i])
+            users = (self.program.steps[user].stage for user, _ in self.program.users[i])
+            # Compiled code of a user may write to memory although its array is read-only.
+            is_exposed = any(stage is not None and stage.passes_views for stage in users)
             if (
                 array is None
                 or is_padded
+                or is_exposed
                 or self.program.constant_slice(i)
                 or self._is_on_device(i)
             ):

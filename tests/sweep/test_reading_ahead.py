@@ -173,3 +173,20 @@ def test_arrays_in_memory_are_copied_only_if_they_are_padded_or_have_another_lay
         assert copy.called == copies
         assert got.tobytes() == expected.tobytes()
     assert a.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("mixes", [None, "channels"])
+def test_a_function_cannot_change_an_array_in_memory(mixes):
+    a = np.random.default_rng(0).random((9, 12, 40), "f4")
+    before = a.copy()
+
+    def add_in_place(block):
+        block.flags.writeable = True  # as compiled code does that ignores this flag
+        block += 1
+        return block
+
+    v = bv.open(a)
+    changed = bv.map_overlap(add_in_place, v, dtype="f4", mixes=mixes, deterministic=False)
+    got = bv.compute(changed, runner=None, window=4, threads=1)
+    assert a.tobytes() == before.tobytes()
+    np.testing.assert_array_equal(got.reshape(a.shape), before + 1)
