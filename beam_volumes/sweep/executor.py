@@ -6,7 +6,7 @@ new slices that its users need, and folds finished slices. It writes a unit as s
 slice is complete (`writing`). Voxels outside the volume are filled in per step: rows and columns in
 the ring, slices by repeated slots. If possible, the last stage writes results that stay in memory
 directly into the output array, which then is its ring. In the same way, an array in memory that
-needs no padding is the ring of its source.
+needs no padding is the ring of its source, unless a function of the user receives views of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Lattice, Range, pad_index
 from beam_volumes.kernels.rows import pad_margins
-from beam_volumes.storage.inputs.arrays import ArraySink
+from beam_volumes.storage.inputs.arrays import ArraySink, map_of
 from beam_volumes.storage.places.transfer import Transfer, read_into
 from beam_volumes.storage.sources.source import Source, read_stack
 from beam_volumes.sweep.activity import ActivityContext, Meter
@@ -229,16 +229,21 @@ class _Sweep:
         for i, step in enumerate(self.program.steps):
             array = None if step.source is None else step.source.array
             is_padded = (self.y[i], self.x[i]) != (self.padded_y[i], self.padded_x[i])
+            users = (self.program.steps[user].stage for user, _ in self.program.users[i])
+            # Compiled code of a user may write to memory although its array is read-only.
+            is_exposed = any(stage is not None and stage.passes_views for stage in users)
             if (
                 array is None
                 or is_padded
+                or is_exposed
                 or self.program.constant_slice(i)
                 or self._is_on_device(i)
             ):
                 continue
             part = array[tuple(slice(*r) for r in (self.plan.regions[i], self.y[i], self.x[i]))]
+            is_mapped_mask = part.dtype == bool and map_of(part) is not None  # see `copy`
             # Kernels are compiled for one layout, and for arrays that they may write.
-            if part.flags.carray and part.dtype == step.dtype:
+            if part.flags.carray and part.dtype == step.dtype and not is_mapped_mask:
                 found[i] = part.view(np.ndarray)
         return found
 

@@ -50,7 +50,15 @@ def copy(to: np.ndarray, voxels: np.ndarray, threads: int) -> None:
     to, voxels = np.moveaxis(to, axis, 0), np.moveaxis(voxels, axis, 0)
     # Copying a few bytes is much cheaper than computing a voxel.
     work = to.nbytes // 16
-    in_strips(len(to), work, threads, lambda a, b: np.copyto(to[a:b], voxels[a:b], "equiv"))
+
+    def part(a: int, b: int) -> None:
+        if to.dtype == bool and voxels.dtype == bool:
+            # Files that are mapped as bool may have other bytes than 0 and 1: nonzero is true.
+            np.not_equal(voxels[a:b].view(np.uint8), 0, out=to[a:b])
+        else:
+            np.copyto(to[a:b], voxels[a:b], "equiv")
+
+    in_strips(len(to), work, threads, part)
 
 
 def whole_layer(depth: int, ring: Ring) -> int:

@@ -142,6 +142,8 @@ class Stage(PlainData):
     shift_invariant: ClassVar[bool] = False
     #: Whether it runs a kernel that is compiled for its dtypes.
     compiled: ClassVar[bool] = False
+    #: Whether a function of the user receives views of its inputs.
+    passes_views: ClassVar[bool] = False
 
     def expression(self, inputs: Sequence[Named], values: Sequence[Named]) -> str:
         """Return the text that plans and messages show for the stage of these inputs and values."""

@@ -14,6 +14,7 @@ from beam_volumes.drive.compute import plan_run
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.storage.inputs.arrays import open_array
 from beam_volumes.storage.places.context import waiting_context
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep import executor
@@ -173,3 +174,32 @@ def test_arrays_in_memory_are_copied_only_if_they_are_padded_or_have_another_lay
         assert copy.called == copies
         assert got.tobytes() == expected.tobytes()
     assert a.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("mixes", [None, "channels"])
+def test_a_function_cannot_change_an_array_in_memory(mixes):
+    a = np.random.default_rng(0).random((9, 12, 40), "f4")
+    before = a.copy()
+
+    def add_in_place(block):
+        block.flags.writeable = True  # as compiled code does that ignores this flag
+        block += 1
+        return block
+
+    v = bv.open(a)
+    changed = bv.map_overlap(add_in_place, v, dtype="f4", mixes=mixes, deterministic=False)
+    got = bv.compute(changed, runner=None, window=4, threads=1)
+    assert a.tobytes() == before.tobytes()
+    np.testing.assert_array_equal(got.reshape(a.shape), before + 1)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+def test_bytes_of_a_file_mapped_as_bool_are_true_if_they_are_not_zero(tmp_path, mode):
+    np.array([0, 1, 2, 255] * 12, "u1").tofile(tmp_path / "mask.raw")
+    mask = np.memmap(tmp_path / "mask.raw", bool, mode, shape=(2, 4, 6))
+    v = bv.open(mask)
+    assert v.sum().compute() == 36
+    assert v.sum(2).compute().tolist() == mask.sum(2).tolist()
+    same = bv.compute(v, runner=None)
+    assert same.view("u1").tolist() == (mask.view("u1") != 0).astype("u1").tolist()
+    assert open_array(mask).read().view("u1").tolist() == same.view("u1").tolist()

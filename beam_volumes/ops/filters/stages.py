@@ -413,6 +413,8 @@ class Overlap(Stage):
     inputs_per_array: tuple[int, ...] = ()
     nanoseconds: float = 20.0
 
+    passes_views = True
+
     @property
     def halos(self) -> tuple[Halo, ...]:
         return (self.depth,) * self.inputs

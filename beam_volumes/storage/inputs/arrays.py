@@ -158,7 +158,7 @@ class ArraySinkReader:
         return self.sink.token()
 
 
-def _map_of(array: np.ndarray) -> np.memmap | None:
+def map_of(array: np.ndarray) -> np.memmap | None:
     """Return the memory map that an array is or is a view of, or None."""
     part: object = array
     found = None
@@ -171,7 +171,7 @@ def _map_of(array: np.ndarray) -> np.memmap | None:
 
 def file_of(array: np.ndarray) -> str | None:
     """Return the file that an array's memory is a map of, by any library, or None."""
-    whole = _map_of(array)
+    whole = map_of(array)
     if whole is not None:
         return os.fspath(whole.filename)  # type: ignore[arg-type]
     part: object = array
@@ -244,7 +244,7 @@ def open_array(array: np.ndarray, request: IndexRequest | None = None) -> Source
     shown = tuple(slice(None) if a in chosen.axes else None for a in AXES)
     view = view[(slice(None),) * first + shown]
     z, y, x = view.shape[first:]
-    whole, file = _map_of(array), file_of(array)
+    whole, file = map_of(array), file_of(array)
     if dtype.kind == "b" and whole is None and view.view(np.uint8).max(initial=0) > 1:
         view = view.view(np.uint8) != 0  # bytes that are viewed as bool: nonzero is true
     place = None
