@@ -308,18 +308,15 @@ def settle_in_parts(
             getattr(made, name)[count:end] = getattr(merges, name)
         start, count = stop, end
     merges = Merges(made.a[:count], made.b[:count], made.scores[:count], made.sizes[:count])
-    if not start:
-        left = Boundaries(a, b, known)
-    elif start < len(a):
-        rest = Boundaries(a[start:].copy(), b[start:].copy(), known[start:].copy())
-        del a, b, known, places
-        parts += [left, rest]
-        del left, rest
-        left = Boundaries.together(parts)
+    if start < len(a):
+        # Without a copy: added boundaries are at least as many as those that are left of them.
+        first = start - len(left)
+        rows = slice(first, start)
+        a[rows], b[rows], known[rows] = left.a, left.b, left.known
+        left = Boundaries(a[first:], b[first:], known[first:])
     # Its last region may have no other boundary.
-    names = distinct(left.a, left.b) if len(left) else left.a
-    at = _places(regions.names, names)
-    return merges, left, Regions(names, sizes[at], regions.is_open[at])
+    used = _either(*(_places(regions.names, x) for x in (left.a, left.b)), len(sizes))
+    return merges, left, Regions(regions.names[used], sizes[used], regions.is_open[used])
 
 
 def _merge_greedily(

@@ -50,13 +50,17 @@ NODE_BYTES = {
     "mean": (110, 110),
     "max": (130, 90),
     "min": (85, 105),
-    "lowest": (105, 85),
+    "lowest": (130, 90),
     "quantile": (4_400, 110),
 }
 #: Bytes of a boundary that waits in a node, if not all fit at once: for its names, and each of its values.
 HELD_BYTES, VALUE_BYTES = 64, 16
-#: The same for each region of the node.
-_REGION_BYTES = 100
+#: Of these, bytes that are not in use while boundaries are sorted.
+_SPARE_BYTES = 24
+#: Bytes of a region in the messages of children and leaves.
+_SENT_BYTES = 17
+#: Bytes of each region of a node that adds boundaries in parts.
+_REGION_BYTES = 56
 #: Bytes of a merge while boundaries are added, and at the end, when merges are sorted for the table.
 _MERGE_BYTES, _SORTED_BYTES = 32, 128
 #: Boundaries are then added until those that stay leave less than one part in so many of the room.
@@ -513,6 +517,7 @@ class _Node(Round):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         how, given = self.step_, {v[:2]: v[2] for v in values if v is not None}
         self.check(given)
+        above = f"node-{self.level + 1}", (key[0] // how.radix,)
         values.clear()  # the caller needs them no longer, and parts are released when they are copied
         parts = [part for (what, _), part in given.items() if what == "edges"]
         below = [part for (what, _), part in given.items() if what == "left"]
@@ -523,10 +528,16 @@ class _Node(Round):
                 yield from self.table.step((number,), [MERGES.empty()])
             return
         if not parts and len(below) == 1 and self.level < how.depth:
-            yield f"node-{self.level + 1}", (key[0] // how.radix,), ("left", key, below[0])
+            yield *above, ("left", key, below[0])
             return
         parts += [left for left, _ in below]
         names = distinct(*(labels for part in parts for labels in (part.a, part.b)))
+        count, is_last = sum(map(len, parts)), self.level == how.depth
+        room = _Room(how, count, len(names), self.limit_bytes, is_last)
+        if not room(0):  # without copies of the boundaries
+            for (what, sender), part in given.items():
+                yield *above, (what, (self.level, *key, sender), part)
+            return
         sizes, is_open = np.zeros(len(names), np.int64), np.ones(len(names), bool)
         for _, regions in below:
             at = np.searchsorted(names, regions.names)
@@ -538,26 +549,27 @@ class _Node(Round):
         merges, left, regions = settle_in_parts(
             parts,
             Regions(names, sizes, is_open),
-            _Room(how, sum(map(len, parts)), len(names), self.limit_bytes, self.level == how.depth),
+            room,
             how.how,
             how.threshold,
             how.max_size,
             how.min_size,
         )
-        if len(merges) or self.level == how.depth:
+        if len(merges) or is_last:
             yield from self.table.step((number,), [_rows_of(merges)])
         if len(left):
-            above = f"node-{self.level + 1}", (key[0] // how.radix,)
             yield *above, ("left", key, (left, regions))
 
     def check(self, given: dict[Any, Any]) -> None:
         """Refuse more boundaries than fit the memory."""
-        count = sum(
-            len(part) if what == "edges" else len(part[0])
-            for (what, _), part in given.items()
-            if what != "close"
-        )
-        check_room(count, count * self.step_.held_bytes, self.limit_bytes)
+        count = regions = 0
+        for (what, _), part in given.items():
+            if what != "close":
+                count += len(part if what == "edges" else part[0])
+            if what != "edges":
+                regions += len(part[0] if what == "close" else part[1].names)
+        need = count * self.step_.held_bytes + regions * _SENT_BYTES
+        check_room(count, need, self.limit_bytes)
 
 
 @dataclass(frozen=True)
@@ -579,10 +591,10 @@ class _Room:
             return self.count
         # Half of `held_bytes` are for sorting.
         merges, regions = min(self.count, self.regions), self.regions * _REGION_BYTES
-        check_room(self.count, self.count * step.held_bytes + regions, self.limit_bytes)
         others = self.count * step.held_bytes // 2 + regions + merges * _MERGE_BYTES
         own = step.node_edges(self.limit_bytes - others, self.regions)
-        is_sorted = regions + merges * _SORTED_BYTES <= self.limit_bytes
+        sorting = self.count * (step.held_bytes - _SPARE_BYTES) + self.regions * _SENT_BYTES
+        is_sorted = max(sorting, regions + merges * _SORTED_BYTES) <= self.limit_bytes
         if not is_sorted or own - left < max(1, own // _PARTS):  # all at once do not fit either
             if self.is_last:
                 check_room(self.count, need, self.limit_bytes)
