@@ -122,6 +122,23 @@ def test_each_tree_of_the_default_forest_has_a_bounded_sample(monkeypatch):
     assert_same(shares(trained, samples), want)
 
 
+def test_rare_classes_are_learnt_from_samples_of_trees(monkeypatch):
+    """Of 20 of 40,000 examples, a tree would usually draw none or one."""
+    labels = np.ones((200, 200), "u1")
+    labels[:, 100:] = 2
+    labels[100:105, 50:54] = 3
+    noise = np.random.default_rng(0).normal(0, 0.4, (2, 200, 200))
+    found = (noise + np.stack([labels == 2, 3 * (labels == 3)])).astype("f4")
+    volume = bv.stack(list(found), ["a", "b"])
+    monkeypatch.setattr(pixels, "_EXAMPLES", 1000)
+    trained = bv.pixel_classifier(volume, labels)
+    points = np.random.default_rng(1).permutation(np.argwhere(labels))
+    again = bv.pixel_classifier(volume, (points, labels[tuple(points.T)].astype(int)))
+    assert again.token() == trained.token()
+    ours = np.asarray(bv.classify(volume, trained))
+    assert (ours[labels == 3] == 3).mean() > 0.8 and (ours[labels < 3] == 3).mean() < 1e-3
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_boosted_trees_equal_scikit_learn(classes, tmp_path):
     v, labels, truth = scribbled()

@@ -982,6 +982,39 @@ def test_rotations_of_inaccurate_links_are_least_squares(ndim):
     np.testing.assert_allclose(again[0], matrices, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("spacing", [(10.0, 1.0), (0.1, 1.0), (10.0, 1.0, 1.0), (1.0, 3.0, 0.2)])
+def test_rotations_do_not_depend_on_the_reference(spacing):
+    """Also with voxels of different sizes: images move relative to each other by the same transforms."""
+    from beam_volumes.ops.geometry.registration.images import Link
+    from beam_volumes.ops.geometry.registration.links import _Equations, _rotations, _skew, corners
+
+    count, ndim, rng = 12, len(spacing), np.random.default_rng(0)
+    size = np.array(spacing)
+    points = corners([(0, 63 / one) for one in size / size.min()])
+    middle = points.mean(axis=1)
+
+    def turns(number, deviation):
+        angles = rng.normal(0, deviation, (number, len(_skew(ndim))))
+        found = _rotations(np.einsum("kab,nk->nab", _skew(ndim), angles))
+        return found / size[:, None] * size
+
+    true, places, links = turns(count, 1.0), rng.uniform(-8, 8, (count, ndim)), {}
+    pairs = [(i, j) for i in range(count) for j in (i + 1, i + 2, i + 5) if j < count]
+    for (i, j), error in zip(pairs, turns(len(pairs), 0.03), strict=True):
+        back = np.linalg.inv(true[j])
+        there = back @ (true[i] @ middle + places[i] - places[j]) + rng.normal(0, 0.1, ndim)
+        matrix = error @ back @ true[i]
+        links[i, j] = Link(matrix, there - matrix @ middle, 0.8, 4e3, 40.0, points=points)
+    between = []
+    for fixed in (0, 7):
+        args = list(itertools.pairwise(range(count))), "rigid", fixed, size
+        system = _Equations.of(links, np.zeros((count, ndim)), *args)
+        matrices, _, _ = system.solved(system.weights)
+        np.testing.assert_allclose(matrices[fixed], np.eye(ndim), rtol=0, atol=1e-14)
+        between.append((np.linalg.inv(matrices[:-1]) @ matrices[1:]) * size[:, None] / size)
+    np.testing.assert_allclose(*between, rtol=0, atol=1e-5)
+
+
 def test_links_that_contradict_each_other_are_not_used_alone():
     """Which of three links of a loop is wrong is unknown; a link outside of loops is used."""
     from beam_volumes.ops.geometry.registration.images import Link

@@ -35,6 +35,8 @@ _AT_A_TIME = 1 << 25
 _MAX_BYTES = 32 << 20
 #: The largest sample of a tree of the default forest. With 100,000 examples, the forest can be too large.
 _EXAMPLES = 30_000
+#: The share of a sample that rare classes may fill, each with the same number of examples.
+_RARE = 0.1
 #: The classifiers of scikit-learn that can be trained.
 _OFFERED = "RandomForestClassifier, ExtraTreesClassifier and HistGradientBoostingClassifier"
 #: Bytes of features that are collected for a call of the kernel, if a row is not larger.
@@ -134,11 +136,12 @@ def pixel_classifier(
     -----
     Training takes place immediately, in the current process. Labels are read piece by piece, and
     features are only computed around examples. With the same versions of scikit-learn and numpy,
-    the same examples give the same forest. Train once, and use the saved file for all volumes.
+    the same examples give the same default forest, in any order. Train once, and use the saved file
+    for all volumes.
 
-    The sample of each tree bounds the time of training and the size of the default forest. If a
-    class is rare among many examples, pass a ``forest`` with a larger ``max_samples``, or with
-    ``class_weight``.
+    The sample of each tree bounds the time of training and the size of the default forest. Trees draw
+    examples of rare classes more often: about as many as there are, up to a tenth of the sample divided
+    by the number of classes. Such a class is therefore more probable than its share of the examples.
 
     References
     ----------
@@ -183,11 +186,25 @@ def pixel_classifier(
         at = tuple(positions[bad[0]].tolist())
         raise ValueError(f"{name}: the features of the example at {at} are not finite")
     if forest is None:
+        order = np.lexsort((classes, *positions.T[::-1]))
+        if (np.diff(order) < 0).any():
+            samples, classes = samples[order], classes[order]
         drawn = _EXAMPLES if len(samples) > _EXAMPLES else None
         forest = RandomForestClassifier(
             100, max_depth=20, max_samples=drawn, random_state=seed, n_jobs=-1
         )
+        times = _times(classes)
+        if drawn is not None and times.max() > 1:
+            samples, classes = samples.repeat(times, axis=0), classes.repeat(times)
     return of_trained(forest.fit(samples, classes), volume.channels, name)
+
+
+def _times(classes: np.ndarray) -> np.ndarray:
+    """Return how often each example is repeated, so that trees draw those of rare classes."""
+    _, which, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    wanted = np.minimum(counts, int(_RARE * _EXAMPLES) // len(counts))
+    times = np.round(wanted / counts * (len(classes) / _EXAMPLES)).astype(int)
+    return np.asarray(np.maximum(times, 1)[which])
 
 
 def _check_points(volume: Volume, name: str) -> None:

@@ -360,21 +360,25 @@ class _Equations:
         i, j = self.ends[some].T
         here = matrices[i] @ self.points[some] + places[i][:, :, None]
         there = matrices[j] @ self.there[some] + places[j][:, :, None]
-        missed = (there - here).transpose(0, 2, 1)
-        scale = float(abs(self.points).max(initial=0.0)) or 1.0
         if self.model == "rigid":
             # Rotations about the middles of images, and movements of these middles. Steps of affine maps
             # that are projected to rotations do not approach the least squares of thousands of images.
-            basis = _skew(ndim) / self.spacing[:, None] * self.spacing
+            # A rotation of all images together only leaves residuals as they are if these are lengths: in
+            # voxels of different sizes along the axes, the step would turn the reference, too.
+            sizes = self.spacing[:, None] / math.prod(self.spacing.tolist()) ** (1 / ndim)
             middle = self.points.mean(axis=(0, 2)) if len(self.points) else np.zeros(ndim)
             middles = (matrices @ middle + places)[:, :, None]
+            scale = float(abs((self.points - middle[:, None]) * sizes).max(initial=0.0)) or 1.0
             near, far = (
-                np.einsum("kab,lbp->lpak", basis, here - middles[k]) / scale for k in (i, j)
+                np.einsum("kab,lbp->lpak", _skew(ndim), (here - middles[k]) * sizes) / scale
+                for k in (i, j)
             )
+            here, there = here * sizes, there * sizes
             one = np.broadcast_to(np.eye(ndim), (*near.shape[:3], ndim))
             jumps = self._turns_between(matrices, joins) * scale
         else:
             # The positions of the first points in the other images; means of both could be a single point.
+            scale = float(abs(self.points).max(initial=0.0)) or 1.0
             met = np.linalg.inv(matrices)[j] @ (here - places[j][:, :, None])
             near, far = (e.transpose(0, 2, 1)[:, :, None] / scale for e in (self.points[some], met))
             one = np.ones((*near.shape[:3], 1))
@@ -384,7 +388,9 @@ class _Equations:
         rows = np.concatenate([near, one, -far, -one], axis=3) * weights[:, None, None, None]
         unknowns, columns = rows.shape[3] // 2, jumps.shape[2]
         rows = rows.reshape(len(rows), math.prod(rows.shape[1:3]), 2 * unknowns)
-        wanted = missed.reshape(*rows.shape[:2], columns) * weights[:, None, None]
+        wanted = (there - here).transpose(0, 2, 1).reshape(*rows.shape[:2], columns) * weights[
+            :, None, None
+        ]
         jumps = np.pad(jumps, ((0, 0), (0, unknowns - jumps.shape[1]), (0, 0)))
         normal, sums = _normal(
             [(self.ends[some], rows, wanted), (joins, _jump(unknowns, len(joins)), jumps)], count
@@ -398,7 +404,7 @@ class _Equations:
         found[fixed] = 0.0
         if self.model != "rigid":
             return matrices + found[:, :ndim].transpose(0, 2, 1)
-        turns = np.einsum("kab,nk->nab", _skew(ndim), found[:, : len(basis), 0])
+        turns = np.einsum("kab,nk->nab", _skew(ndim), found[:, : len(_skew(ndim)), 0])
         scaled = matrices * self.spacing[:, None] / self.spacing
         return self._projected(_rotations(turns) @ scaled / self.spacing[:, None] * self.spacing)
 
