@@ -315,7 +315,8 @@ def settle_in_parts(
         a[rows], b[rows], known[rows] = left.a, left.b, left.known
         left = Boundaries(a[first:], b[first:], known[first:])
     # Its last region may have no other boundary.
-    used = _either(*(_places(regions.names, x) for x in (left.a, left.b)), len(sizes))
+    i, j = (_places(regions.names, x) for x in (left.a, left.b))
+    used = _either(i, j, len(sizes))
     return merges, left, Regions(regions.names[used], sizes[used], regions.is_open[used])
 
 
