@@ -287,18 +287,48 @@ def test_sums_of_a_large_range_have_room_or_are_refused(name):
     usual = np.where(x > 1e-10, np.minimum(x, 1e10), 0)
     found = np.asarray(reduced(bv.open(usual), axis=0))[:9, :9]
     same_bits(found, line_by_line(name, usual[:, :9, :9], 0))
-    each = np.where(np.arange(4)[:, None, None] < 2, 1e-150, 1e150) * rng.random(x.shape)
+    low, high = (10.0 ** rng.uniform(a, a + 40, (2, 256, 256)) for a in (-150, 110))
+    each = np.concatenate([low, high])
     for y, slab in ((x, None), (each, (2, 256, 256))):
         whole = reduced(bv.open(y), axis=0)
         with pytest.raises(ValueError, match=r"voxels differ too much in size.*bv\.where"):
             bv.compute(whole, runner=None, progress=False, slab=slab)
 
 
+@pytest.mark.parametrize("name", ["sum", "std"])
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("f4", (1e20,)),
+        ("f4", (9.97e36, -3.4e38, 1e-45)),
+        ("f4", 10.0 ** np.arange(-45, 39)),
+        ("f8", (9.97e36,)),
+        ("f8", (-1.7e308, 1e20)),
+        ("f8", (5e-324, 1e20)),
+    ],
+)
+def test_sums_of_fill_values_have_room_for_any_number_of_cells(name, dtype, fill):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 150, 150)).astype(dtype)
+    with np.errstate(under="ignore"):
+        x = np.where(rng.random(x.shape) < 0.5, rng.choice(np.array(fill, dtype), x.shape), x)
+    whole = getattr(bv, name)(bv.open(x), axis=0)
+    for slab in (None, (1, 150, 150)):
+        found = bv.compute(whole, runner=None, progress=False, slab=slab)
+        same_bits(found[:9, :9], line_by_line(name, x[:, :9, :9], 0))
+
+
+def test_sums_over_channels_of_wide_rows_have_room_for_any_range():
+    x = 10.0 ** np.random.default_rng(0).uniform(-150, 150, (2, 1, 1, 20_000))
+    found = np.asarray(bv.std(bv.open(x, axes="czyx"), axis="c"))
+    same_bits(found[0, :, :40], line_by_line("std", x[:, 0, :, :40], 0))
+
+
 @pytest.mark.parametrize("name", ["mean", "std"])
 @pytest.mark.parametrize(("dtype", "low"), [("f4", 1e-37), ("f8", 1e-300)])
 def test_merged_sums_of_any_range_need_what_is_declared(name, dtype, low):
-    x = np.full((2, 64, 64), low, dtype)
-    x[1] = 1e18 if dtype == "f4" else 1e300
+    size = math.log10(low)
+    x = (10.0 ** np.random.default_rng(0).uniform(size, -size, (2, 64, 64))).astype(dtype)
     along = projections.along(FOLDS[name].of(dtype), x.shape, (False, True, True), (1, 2))
     slices = [Slices([x[k]], None, start=(k, 0, 0)) for k in range(2)]
     along.fold_slices(slices[0], ())  # loads kernels

@@ -3,13 +3,15 @@
 Cells have strides of 0 along the reduced axes, so one loop serves projections along any axes. Results consist
 of integers, as in `beam_volumes.kernels.measure.accumulate`. Sums are int64 digits of 32 bits. Floats are
 integer mantissas times powers of two, and their exponent selects the digit (a superaccumulator after Neal per
-cell).
+cell). `float_sums` keeps only digits that voxels need, so a fill value of 1e20 adds a few digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,15 @@ from beam_volumes.kernels.measure.accumulate import flat_bits, flat_mask, key_bi
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_DIGIT, _HALF_DIGIT = np.int64(0xFFFFFFFF), np.int64(1 << 31)
+
+#: Digits of squares of float64.
+_SQUARE_DIGITS = 128
+#: Digits of a sum and of a sum of squares from the digit where a voxel begins, by size of the dtype; the last
+#: one has room for the carries of 2**40 voxels.
+_DIGITS = {4: (3, 4), 8: (4, 6)}
+#: Bytes of digits before carries.
+BEFORE_CARRIES = 1 << 20
 
 #: Voxels that may be added to a cell before its digits are carried, far from 64-bit overflow.
 MAXIMUM = 1 << 26
@@ -118,7 +129,7 @@ def _integers(
 @kernel
 def _floats(
     bits, pitch, rows, cols, mask, mask_pitch, at, down, along, squares, count, total, square,
-    mantissa_bits, infinite, magnitude, first, width, square_first, square_width,
+    mantissa_bits, infinite, magnitude, slots, width, square_slots, square_width,
 ):  # fmt: skip
     for y in range(rows):
         for x in range(cols):
@@ -134,16 +145,17 @@ def _floats(
                 continue
             sign = 1 if b == size else -1
             mantissa, place = _split(size, mantissa_bits)
-            _put(total, c * width + (place >> 5) - first, mantissa, np.uint64(place & 31), sign)
+            at_digit = c * width + slots[place >> 5]
+            _put(total, at_digit, mantissa, np.uint64(place & 31), sign)
             if squares:
-                at_digit = c * square_width + (2 * place >> 5) - square_first
+                at_digit = c * square_width + square_slots[2 * place >> 5]
                 _put_product(square, at_digit, mantissa, mantissa, np.uint64(2 * place & 31), 1)
 
 
 @kernel
-def _places(bits, pitch, rows, cols, mask, mask_pitch, mantissa_bits, infinite, magnitude):
-    """The lowest and highest position of finite nonzero floats; the number of non-finite ones."""
-    low, high, bad = np.int64(1 << 20), np.int64(-1), 0
+def _places(bits, pitch, rows, cols, mask, mask_pitch, mantissa_bits, infinite, magnitude, used):
+    """Mark the digits of squares where finite nonzero floats begin; return the number of other floats."""
+    bad = 0
     for y in range(rows):
         for x in range(cols):
             if mask is not None and mask[y * mask_pitch + x] == 0:
@@ -153,9 +165,50 @@ def _places(bits, pitch, rows, cols, mask, mask_pitch, mantissa_bits, infinite, 
                 bad += 1
             elif size != 0:
                 _, place = _split(size, mantissa_bits)
-                low = min(low, place)
-                high = max(high, place)
-    return low, high, bad
+                used[2 * place >> 5] = True
+    return bad
+
+
+@kernel
+def _balanced(value):
+    """A digit from -2**31 to 2**31 - 1, and what is carried to the next one."""
+    low = ((value + _HALF_DIGIT) & _DIGIT) - _HALF_DIGIT
+    return low, (value - low) >> 32
+
+
+@kernel
+def _carried(cells, columns, out):
+    """Carry the digits of all cells; whether a carry had no digit."""
+    width, lost = columns.size, False
+    for c in range(cells.size // width):
+        carry = np.int64(0)
+        for j in range(width):
+            low, carry = _balanced(cells[c * width + j] + carry)
+            out[c * width + j] = low
+            if j + 1 == width or columns[j + 1] != columns[j] + 1:
+                lost |= carry != 0
+                carry = np.int64(0)
+    return lost
+
+
+@kernel
+def _joined(a, a_at, a_width, b, b_at, b_width, columns, out):
+    """Add carried digits, which are at ``a_at`` and ``b_at`` or absent (-1); whether a carry had no digit."""
+    width, lost = columns.size, False
+    for c in range(out.size // width):
+        carry = np.int64(0)
+        for j in range(width):
+            value = carry
+            if a_at[j] >= 0:
+                value += np.int64(a[c * a_width + a_at[j]])
+            if b_at[j] >= 0:
+                value += np.int64(b[c * b_width + b_at[j]])
+            low, carry = _balanced(value)
+            out[c * width + j] = low
+            if j + 1 == width or columns[j + 1] != columns[j] + 1:
+                lost |= carry != 0
+                carry = np.int64(0)
+    return lost
 
 
 def _float_parameters(dtype: np.dtype) -> tuple[int, np.uint64, np.uint64]:
@@ -187,38 +240,32 @@ def sums(
     masks: Sequence[np.ndarray] | None,
     kept: tuple[bool, bool, bool],
     squares: bool = False,
-    max_digits: int | None = None,
 ) -> Sums:
     """Exact sums, and optional sums of squares, of the finite voxels of slices along the reduced axes.
 
     ``kept``: for z, y, x, whether the result has this axis; otherwise its extent is 1.
     """
     # ``views`` are 2-D arrays of equal shape and dtype with at most `MAXIMUM` voxels per cell. Voxels count
-    # where ``masks``, 2-D arrays, are nonzero. More than ``max_digits`` digits of a cell raise ValueError.
+    # where ``masks``, 2-D arrays, are nonzero.
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
     over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
     views = [kernel_array(v) for v in views]
     dtype = views[0].dtype
-    windows = []
-    for k, view in enumerate(views):
-        flat, pitch = flat_bits(view) if dtype.kind in "bf" else flat_rows(view)
-        mask, mask_pitch = flat_mask(None if masks is None else masks[k], view.shape)
-        windows.append((flat, pitch, *view.shape, mask, mask_pitch))
+    windows = _windows(views, masks)
     bad = first = square_first = 0
     narrow = dtype.kind != "f" and dtype.itemsize <= 2
     width, square_width = (1, 1) if narrow else (2, 5)
     if dtype.kind == "f":
         how = _float_parameters(dtype)
-        ends = [_places(*window, *how) for window in windows]
-        low, high = min(e[0] for e in ends), max(e[1] for e in ends)
-        bad = sum(e[2] for e in ends)
-        low, high = (0, 0) if high < 0 else (low, high)
-        first, square_first = low >> 5, 2 * low >> 5
+        used, bad = _digits_of(windows, dtype)
+        square_first, square_last = (int(used[0]), int(used[-1])) if len(used) else (0, 0)
+        first, last = square_first >> 1, square_last >> 1
         single = dtype.itemsize == 4
-        width = (high >> 5) - first + (2 if single else 3)
-        square_width = (2 * high >> 5) - square_first + (3 if single else 5)
-    check_digits(width + squares * square_width, max_digits)
+        width = last - first + (2 if single else 3)
+        square_width = square_last - square_first + (3 if single else 5)
+        every = np.arange(_SQUARE_DIGITS)
+        digits = every - first, width, every - square_first, square_width
     n = cells[0] * cells[1] * cells[2]
     count = np.zeros(n, np.int64)
     total = np.zeros(n * width, np.int64)
@@ -226,7 +273,7 @@ def sums(
     for k, window in enumerate(windows):
         where = (*window, k * over, down, along, squares, count, total, square)
         if dtype.kind == "f":
-            _floats(*where, *how, first, width, square_first, square_width)
+            _floats(*where, *how, *digits)
         elif narrow:
             _narrow(*where)
         else:
@@ -240,6 +287,135 @@ def sums(
         square_first,
         square.reshape(squared),
     )
+
+
+def _windows(
+    views: Sequence[np.ndarray], masks: Sequence[np.ndarray] | None
+) -> list[tuple[Any, ...]]:
+    """The first arguments of kernels, for each view."""
+    windows = []
+    for k, view in enumerate(views):
+        flat, pitch = flat_bits(view) if view.dtype.kind in "bf" else flat_rows(view)
+        mask, mask_pitch = flat_mask(None if masks is None else masks[k], view.shape)
+        windows.append((flat, pitch, *view.shape, mask, mask_pitch))
+    return windows
+
+
+def _digits_of(windows: Sequence[tuple[Any, ...]], dtype: np.dtype) -> tuple[np.ndarray, int]:
+    """The digits where squares of floats begin, and the number of floats that are not finite."""
+    used = np.zeros(_SQUARE_DIGITS, np.bool_)
+    bad = sum(int(_places(*window, *_float_parameters(dtype), used)) for window in windows)
+    return np.flatnonzero(used), bad
+
+
+class FloatSums(NamedTuple):
+    """Sums over slices for each cell, of the digits that voxels need."""
+
+    # ``total`` and ``square`` have digits from -2**31 to 2**31 - 1 along their last axis. ``columns`` and
+    # ``square_columns`` are their positions, lowest first, in the units of `Sums`.
+
+    counts: np.ndarray
+    bad: int
+    columns: np.ndarray
+    total: np.ndarray
+    square_columns: np.ndarray
+    square: np.ndarray
+
+
+def float_sums(
+    views: Sequence[np.ndarray],
+    masks: Sequence[np.ndarray] | None,
+    kept: tuple[bool, bool, bool],
+    squares: bool = False,
+    max_digits: int | None = None,
+) -> FloatSums:
+    """The sums of `sums` for floats, with only the digits that voxels need.
+
+    More than ``max_digits`` digits of a cell raise ValueError.
+    """
+    shape = (len(views), *views[0].shape)
+    cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
+    views = [kernel_array(v) for v in views]
+    dtype = views[0].dtype
+    used, bad = _digits_of(_windows(views, masks), dtype)
+    columns, square_columns = (
+        np.unique(begin[:, None] + np.arange(count))
+        for begin, count in zip((used >> 1, used), _DIGITS[dtype.itemsize], strict=True)
+    )
+    square_columns = square_columns[: None if squares else 0]
+    width, square_width = len(columns), len(square_columns)
+    check_digits(width + square_width, max_digits)
+    digits = _slots(columns), width, _slots(square_columns), square_width
+    n = cells[0] * cells[1] * cells[2]
+    counts = np.zeros(n, np.int64)
+    total, square = np.empty(n * width, np.int32), np.empty(n * square_width, np.int32)
+    start = 0
+    for z, y, x in _boxes(cells, max(1, BEFORE_CARRIES // (8 * (1 + width + square_width)))):
+        some = [v[y, x] for v in views[z]]
+        where = None if masks is None else [m[y, x] for m in masks[z]]
+        inside = (len(some), *some[0].shape)
+        over, down, along = strides_of_cells(inside, kept)
+        size = math.prod(n for n, k in zip(inside, kept, strict=True) if k)
+        stop = start + size
+        wide, wide_square = (
+            np.zeros(size * width, np.int64),
+            np.zeros(size * square_width, np.int64),
+        )
+        for k, window in enumerate(_windows(some, where)):
+            how = (*window, k * over, down, along, squares, counts[start:stop], wide, wide_square)
+            _floats(*how, *_float_parameters(dtype), *digits)
+        lost = width and _carried(wide, columns, total[start * width : stop * width])
+        if square_width:
+            part = square[start * square_width : stop * square_width]
+            lost |= _carried(wide_square, square_columns, part)
+        assert not lost
+        start = stop
+    return FloatSums(
+        counts.reshape(cells),
+        bad,
+        columns,
+        total.reshape(*cells, width),
+        square_columns,
+        square.reshape(*cells, square_width),
+    )
+
+
+def _slots(columns: np.ndarray) -> np.ndarray:
+    """The index of each digit in ``columns``."""
+    slots = np.zeros(_SQUARE_DIGITS + 8, np.int64)
+    slots[columns] = np.arange(len(columns))
+    return slots
+
+
+def _boxes(cells: Sequence[int], maximum: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Divide cells into boxes of successive cells, which include reduced axes."""
+    nz, ny, nx = cells
+    cols = max(1, min(nx, maximum))
+    rows = max(1, min(ny, maximum // cols))
+    depth = max(1, min(nz, maximum // (cols * rows)))
+    steps = zip(cells, (depth, rows, cols), strict=True)
+    axes = [
+        [slice(None)] if n == 1 else [slice(a, min(a + step, n)) for a in range(0, n, step)]
+        for n, step in steps
+    ]
+    return itertools.product(*axes)  # type: ignore[return-value]
+
+
+def joined_digits(
+    a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Add two arrays of digits with their columns, see `FloatSums`."""
+    columns = np.union1d(a[0], b[0])
+    out = np.empty((*a[1].shape[:-1], len(columns)), np.int32)
+    if len(columns):
+        parts = []
+        for own, cells in (a, b):
+            at = np.full(len(columns), -1, np.int64)
+            at[np.searchsorted(columns, own)] = np.arange(len(own))
+            parts += [np.ascontiguousarray(cells).reshape(-1), at, len(own)]
+        lost = _joined(*parts, columns, out.reshape(-1))
+        assert not lost
+    return columns, out
 
 
 @kernel

@@ -26,10 +26,13 @@ from beam_volumes.sweep.reduction import Slices
 #: Maximum bytes of a result: every worker that needs it receives it, and states are even larger.
 LIMIT = 256 << 20
 
-#: Cells with room for voxels of any size: more cells need a smaller range of voxels.
-_ANY_RANGE = 1 << 12
-#: States of sums in memory while two are merged.
-_MERGED = 3
+#: Cells with room for float64 of any size: more cells need a smaller range of voxels.
+_ANY_RANGE = 1 << 14
+#: Maximum digits of a sum and of a sum of squares of floats, by size of the dtype: float32 of any size, and
+#: float64 from 1e-50 to 1e50, or of a usual range with two fill values.
+_DIGITS = {4: (10, 19), 8: (14, 24)}
+#: Digits of float64 of any size.
+_ANY_DIGITS = (67, 133)
 #: Number of cells that are converted to results at a time.
 _CELLS = 1 << 16
 #: Bytes of a state's cells per message.
@@ -56,6 +59,18 @@ class Digits:
             carried = Wide.of(cells, first)
             return Digits(carried.first, carried.digits, 1)
         return Digits(first, cells, self.voxels + other.voxels)
+
+
+@dataclass(frozen=True, eq=False)
+class FloatDigits:
+    """Cells of exact numbers with only the digits that voxels need."""
+
+    columns: np.ndarray  #: Positions of digits, ascending.
+    cells: np.ndarray  #: int32, digits along the last axis.
+
+    def __add__(self, other: FloatDigits) -> FloatDigits:
+        both = projection.joined_digits((self.columns, self.cells), (other.columns, other.cells))
+        return FloatDigits(*both)
 
 
 def _span(parts: Sequence[Digits]) -> tuple[int, int]:
@@ -158,9 +173,13 @@ class Along(Fold):
             state = self.merge(state, piece)
         return state
 
+    def cells_at_once(self, state: Parts) -> int:
+        """Number of cells that are converted to results at a time."""
+        return _CELLS
+
     def finish(self, state: Parts, values: tuple[Any, ...]) -> np.ndarray:
         result = np.empty(self.extent, self.dtype)
-        for cells in blocks(self.extent):
+        for cells in blocks(self.extent, self.cells_at_once(state)):
             parts = [(box, p) for box, p in state.items() if box.intersect(cells).size]
             result[cells.slices] = self.results(cells, parts)
         return result.reshape(self.shape)
@@ -300,6 +319,7 @@ class MomentsAlong(Along):
     """Sums, means, variances: cells are states of ``whole``, the reduction of all axes."""
 
     whole: folds.Moments
+    limited: bool = True  #: Whether sums of many cells have a maximum number of digits.
 
     @property
     def cost(self) -> float:
@@ -307,53 +327,69 @@ class MomentsAlong(Along):
 
     @property
     def cell_bytes(self) -> int:
-        # Digits for voxels with a range of about 10,000; a larger range may need more.
         if self.source.kind == "f":
-            total, square = (32, 48) if self.source.itemsize == 8 else (24, 32)
+            total, square = (4 * n for n in _DIGITS[max(4, self.source.itemsize)])
         else:
             total, square = (8, 8) if self.source.itemsize <= 2 else (16, 40)
         return 8 + total + (square if self.whole.squares else 0)
 
     @property
-    def _any_digits(self) -> int:
-        """Digits of a cell for voxels of any size, before and after carries."""
-        total, square = (68, 134) if self.source.itemsize == 8 else (11, 20)
-        return total + self.whole.squares * square
-
-    @property
     def state_bytes(self) -> int:
         usual = super().state_bytes
-        if self.source.kind != "f":
+        if self.source != np.float64:
             return usual
         cells = min(_ANY_RANGE, math.prod(self.extent))
-        return max(usual, 1024 + cells * 8 * (1 + self._any_digits))
+        return max(usual, 1024 + cells * (8 + 4 * self._sum_of(_ANY_DIGITS)))
+
+    def peak_bytes(self, threads: int) -> int:
+        if self.source.kind != "f":
+            return super().peak_bytes(threads)
+        # Two states and their sum, or two states and digits before carries.
+        return 3 * self.state_bytes + min(projection.BEFORE_CARRIES, self.state_bytes)
+
+    def _sum_of(self, digits: tuple[int, int]) -> int:
+        return digits[0] + self.whole.squares * digits[1]
 
     @property
     def max_digits(self) -> int | None:
-        """Maximum digits of a cell, so that the two states and their sum fit `peak_bytes`."""
-        cells = math.prod(self.extent)
-        if self.source.kind != "f" or cells <= _ANY_RANGE:
+        """Maximum digits of a cell, so that states fit `peak_bytes`; None for voxels of any size."""
+        any_size = not self.limited or math.prod(self.extent) <= _ANY_RANGE
+        if self.source != np.float64 or any_size:
             return None
-        return self.copies * self.state_bytes // (_MERGED * 8 * cells) - 1
+        return self._sum_of(_DIGITS[8])
 
     def part(
         self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None
-    ) -> tuple[np.ndarray, Digits, Digits | None]:
-        found = projection.sums(voxels, mask, self.kept, self.whole.squares, self.max_digits)
+    ) -> tuple[np.ndarray, Any, Any]:
+        if self.source.kind == "f":
+            squares = self.whole.squares
+            sums = projection.float_sums(voxels, mask, self.kept, squares, self.max_digits)
+            self.strict(sums.bad)
+            square = FloatDigits(sums.square_columns, sums.square) if squares else None
+            return sums.counts, FloatDigits(sums.columns, sums.total), square
+        found = projection.sums(voxels, mask, self.kept, self.whole.squares)
         self.strict(found.bad)
         maximum = self._voxels((len(voxels), *voxels[0].shape))
         total = Digits(found.first, found.total, maximum)
-        square = Digits(found.square_first, found.square, maximum) if self.whole.squares else None
-        return found.counts, total, square
+        in_squares = Digits(found.square_first, found.square, maximum)
+        return found.counts, total, in_squares if self.whole.squares else None
 
-    def joined(self, a: Any, b: Any) -> tuple[np.ndarray, Digits, Digits | None]:
-        pairs = [(a[1], b[1]), (a[2], b[2])] if self.whole.squares else [(a[1], b[1])]
-        projection.check_digits(sum(_span(pair)[1] for pair in pairs), self.max_digits)
+    def joined(self, a: Any, b: Any) -> tuple[np.ndarray, Any, Any]:
+        if self.max_digits is not None:
+            pairs = [(a[i].columns, b[i].columns) for i in (1, 2)[: 1 + self.whole.squares]]
+            digits = sum(len(np.union1d(*pair)) for pair in pairs)
+            projection.check_digits(digits, self.max_digits)
         return a[0] + b[0], a[1] + b[1], a[2] + b[2] if self.whole.squares else None
 
-    def cut_out(
-        self, part: Any, at: tuple[slice, slice, slice]
-    ) -> tuple[np.ndarray, Digits, Digits | None]:
+    def cells_at_once(self, state: Parts) -> int:
+        if self.source.kind != "f":
+            return super().cells_at_once(state)
+        # Results are computed from all digits in between.
+        used = [d.columns for part in state.values() for d in part[1:] if d is not None]
+        ends = np.concatenate([c[[0, -1]] for c in used if len(c)] or [np.zeros(2, np.int64)])
+        return max(1, 8 * _CELLS // max(8, int(np.ptp(ends)) + 1))
+
+    def cut_out(self, part: Any, at: tuple[slice, slice, slice]) -> tuple[np.ndarray, Any, Any]:
         count, *digits = part
         total, square = (None if d is None else replace(d, cells=d.cells[at]) for d in digits)
         assert total is not None
@@ -367,8 +403,9 @@ class MomentsAlong(Along):
         if self._small(int(count.max(initial=0))):
             return self._of_small(count, [(here, from_, part[1]) for here, from_, part in inside])
         counts = count.ravel().tolist()
+        integers = _float_integers if self.source.kind == "f" else _integers
         totals, squares = (
-            _integers(cells.shape, [(here, from_, part[i]) for here, from_, part in inside])
+            integers(cells.shape, [(here, from_, part[i]) for here, from_, part in inside])
             if i == 1 or self.whole.squares
             else [0] * len(counts)
             for i in (1, 2)
@@ -414,6 +451,19 @@ def _integers(shape: Triple, parts: list[tuple[Any, Any, Digits]]) -> list[int]:
         digits[here][..., at : at + part.cells.shape[-1]] = part.cells[from_]
         total += Wide.of(digits, first)
     numbers, unit = total.python()
+    return [n << unit for n in numbers]
+
+
+def _float_integers(shape: Triple, parts: list[tuple[Any, Any, FloatDigits]]) -> list[int]:
+    """The sums of floats at their positions in a block, as Python integers."""
+    used = [p.columns for _, _, p in parts if len(p.columns)]
+    if not used:
+        return [0] * math.prod(shape)
+    first, end = min(int(c[0]) for c in used), max(int(c[-1]) for c in used) + 1
+    digits = np.zeros((*shape, end - first), np.int64)
+    for here, from_, part in parts:
+        digits[here][..., part.columns - first] += part.cells[from_]
+    numbers, unit = Wide.of(digits, first).python()
     return [n << unit for n in numbers]
 
 

@@ -18,7 +18,7 @@ from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.measure import folds
-from beam_volumes.ops.measure.folds_along import Along, along
+from beam_volumes.ops.measure.folds_along import Along, MomentsAlong, along
 from beam_volumes.ops.measure.percentile_formulas import percentile_dtype
 from beam_volumes.ops.measure.percentiles_along import GatheredAlong
 from beam_volumes.ops.measure.rounding import PairSum
@@ -53,7 +53,9 @@ class OverChannels(Stage):
             return GatheredAlong.of(
                 self.whole.source, self.whole.q, self.whole.nan, shape, _KEPT, (1, 2)
             )
-        return along(self.whole, shape, _KEPT, (1, 2))
+        lines = along(self.whole, shape, _KEPT, (1, 2))
+        # `scratch_bytes` has memory for floats of any size.
+        return replace(lines, limited=False) if isinstance(lines, MomentsAlong) else lines
 
     @property
     def _adds_narrow_floats(self) -> bool:
@@ -87,8 +89,8 @@ class OverChannels(Stage):
         lines = self._lines(1, 1)
         floats = self.whole.source.kind == "f" and isinstance(self.whole, folds.Moments)
         # Digits of floats cover the range of exponents; results are Python integers in between.
-        widest = lines.cell_bytes * (4 if floats else 1)
-        return cells * (512 + lines.copies * widest + 2 * self.channels)
+        states = 3 * 4 * lines.cell_bytes if floats else lines.copies * lines.cell_bytes
+        return cells * (512 + states + 2 * self.channels)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
