@@ -97,7 +97,8 @@ class Half(PlainData):
         # Runs of versions that expected larger basins can be resumed.
         small = [name for name in self.expectations if getattr(self, name) == VOXELS_PER_BASIN]
         if small:
-            return replace(self, **dict.fromkeys(small, VOXELS_PER_LABEL)).token()
+            usual: dict[str, Any] = dict.fromkeys(small, VOXELS_PER_LABEL)
+            return replace(self, **usual).token()
         return super().token()
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
