@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from beam_volumes.base.geometry import Box
+from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.graph.nodes import (
     AcrossNode,
     Barrier,
@@ -24,7 +25,7 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.stage import Regrid
-from beam_volumes.sweep.survey import VOXELS_PER_LABEL
+from beam_volumes.sweep.survey import VOXELS_PER_BASIN, VOXELS_PER_LABEL
 
 Item = Node | Value | Barrier
 T = TypeVar("T", bound=Item)
@@ -117,11 +118,32 @@ def _is_labelled(node: Node) -> bool:
 
 def voxels_per_label(node: Node) -> int:
     """The expected number of voxels per label; operations with small labels declare it."""
-    while not isinstance(node, AcrossNode):
-        if isinstance(node, CropNode | ViewNode):
-            node = node.operand
-        elif isinstance(node, StageNode) and node.stage.name == "astype" and node.operands:
-            node = node.operands[0]
+    own = node
+    while not isinstance(own, AcrossNode):
+        if isinstance(own, CropNode | ViewNode):
+            own = own.operand
+        elif isinstance(own, StageNode) and own.stage.name == "astype" and own.operands:
+            own = own.operands[0]
         else:
-            return VOXELS_PER_LABEL
-    return node.completion.voxels_per_label
+            return voxels_per_part(own)
+    return own.completion.voxels_per_label
+
+
+def voxels_per_part(*nodes: Node) -> int:
+    """The same for labels that are masked, renumbered, sampled or combined: basins, if some are below."""
+    # Not less: the token of a run has these numbers, and earlier versions expected `VOXELS_PER_LABEL`.
+    visited = {node.token for node in nodes}
+    stack = list(nodes)
+    while stack:
+        item = stack.pop()
+        operands: tuple[Node, ...] = ()
+        if isinstance(item, AcrossNode):
+            if item.completion.voxels_per_label < VOXELS_PER_LABEL:
+                return VOXELS_PER_BASIN
+        elif isinstance(item, CropNode | ViewNode):
+            operands = (item.operand,)
+        elif isinstance(item, StageNode) and isinstance(item.stage, Elementwise | Regrid):
+            operands = item.operands
+        stack += [n for n in operands if n.dtype.kind in "ui" and n.token not in visited]
+        visited.update(n.token for n in operands)
+    return VOXELS_PER_LABEL

@@ -16,7 +16,7 @@ from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.memory import left_for_slab
 from beam_volumes.plan.fit.fitting import without_device
-from beam_volumes.plan.fit.partitioning import Partitioning, smallest_partitions
+from beam_volumes.plan.fit.partitioning import Partitioning, smaller_slab, smallest_partitions
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass
@@ -33,6 +33,7 @@ from beam_volumes.sweep.device import Device, DeviceLost, OutOfDeviceMemory
 from beam_volumes.sweep.devices import opened
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import Arena, gate
+from beam_volumes.sweep.survey import NoRoom
 from beam_volumes.sweep.writing import SlabResult
 from beam_volumes.version import __version__
 
@@ -205,12 +206,23 @@ def _one_sweep(
 
     try:
         return swept(p, session.meters[p.index] if session.meters else None)
+    except NoRoom as error:
+        raise NoRoom(f"{error}: {_remedy(session.plan, p)}") from error
     except (DeviceLost, OutOfDeviceMemory) as error:
         host = _on_host(session.plan, p)
         if host is None:
             raise
         _LOG.warning("slab %d is computed on the host: %s", index, error)
         return swept(host, None)
+
+
+def _remedy(plan: Plan, p: Pass) -> str:
+    """What to do about a slab with more results than its memory allows."""
+    # A run keeps its slabs when it is resumed.
+    programs = [q.program for q in plan.passes if q.grid.shape == p.grid.shape]
+    smaller = smaller_slab(programs, p.grid, plan.intermediates)
+    text = "give the run more memory, with which it can also be resumed"
+    return text if smaller is None else f"{text}, or start it anew with slab={smaller}"
 
 
 def _on_host(plan: Plan, p: Pass) -> Pass | None:

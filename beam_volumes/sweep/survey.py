@@ -13,7 +13,7 @@ window, the last one. A completion only computes it if another step needs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -28,6 +28,12 @@ from beam_volumes.sweep.stage import Block, PlainData
 #: Voxels per label for the minimum reserved memory. With smaller labels a slab may exceed it, which
 #: is an error.
 VOXELS_PER_LABEL = 2_000
+#: Expected voxels per basin of heights: fewer than in smoothed images, which have 170 to 230.
+VOXELS_PER_BASIN = 100
+
+
+class NoRoom(ValueError):
+    """A slab has more results than its memory allows; who runs it knows the remedies."""
 
 
 def windows_of(slab: Triple, window: int) -> int:
@@ -82,7 +88,18 @@ class Half(PlainData):
     #: Planes of int32 that it keeps in device memory, if its input is there, and one cell.
     planes_there: ClassVar[int] = 0
 
+    #: Its fields that are expected numbers of voxels per label.
+    expectations: ClassVar[tuple[str, ...]] = ()
+
     name: str  #: Name in messages and plans, e.g. ``"label"``.
+
+    def token(self) -> str:
+        # Runs of versions that expected larger basins can be resumed.
+        small = [name for name in self.expectations if getattr(self, name) == VOXELS_PER_BASIN]
+        if small:
+            usual: dict[str, Any] = dict.fromkeys(small, VOXELS_PER_LABEL)
+            return replace(self, **usual).token()
+        return super().token()
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         """Maximum bytes allocated during a window of this shape."""

@@ -137,7 +137,7 @@ def test_no_labels_at_all(dtype):
 def test_refused():
     labels = np.arange(8 * 9 * 10).reshape(8, 9, 10)
     survey = RegionSurvey.of(labels.dtype)
-    with pytest.raises(ValueError, match=r"rows of a slab .* smaller slabs, e.g. slab="):
+    with pytest.raises(ValueError, match=r"rows of a slab take more than the 97.7 KiB that "):
         list(surveyed(survey, (labels,), (8, 9, 10), 2, limit_bytes=100_000))
     with pytest.raises(ValueError, match=r"the label -1"):
         list(surveyed(survey, (np.where(labels == 719, -1, 1),), (4, 9, 10), 2))
@@ -147,7 +147,7 @@ def test_refused():
         RegionSurvey.of(np.uint8, properties=["volume"])
     with pytest.raises(TypeError, match="boundary of complex64"):
         AdjacencySurvey.of(np.uint8, np.complex64)
-    with pytest.raises(ValueError, match=r"smaller slabs"):
+    with pytest.raises(ValueError, match=r"rows of a slab take more"):
         list(surveyed(AdjacencySurvey.of(np.int64), (labels,), (8, 9, 10), 2, limit_bytes=100_000))
 
 
@@ -262,8 +262,7 @@ def test_parts_of_other_exponents_are_counted_as_their_merge(dtype, low, high):
         for values in (extreme(shape, dtype, low, low + 2), extreme(shape, dtype, high - 2, high))
     ]
     merged = region_tables.merge(parts)
-    grid = Grid(shape, shape)
-    rows = Rows(region_tables.merge, survey.row_bytes, 1 << 30, grid)
+    rows = Rows(region_tables.merge, survey.row_bytes, 1 << 30)
     rows.parts = [*parts]
     rows._count()
     assert 2 * merged.nbytes < rows.bytes < 10 * merged.nbytes

@@ -3,15 +3,20 @@
 import math
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import beam_volumes as bv
 from beam_volumes.drive.compute import plan_run
+from beam_volumes.graph.traversal import voxels_per_label
 from beam_volumes.ops.labels.surveys import component_surveys
+from beam_volumes.ops.labels.surveys.label_surveys import LookupCompletion, TallySurvey
+from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, RegionSurvey
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.sweep.survey import VOXELS_PER_BASIN, VOXELS_PER_LABEL, windows_of
 from tests.plan.test_plan import lazy
 
 
@@ -125,6 +130,76 @@ def test_slabs_have_room_for_the_rows_of_usual_basins(shape):
     assert all(p.partition.likely <= plan.memory for p in plan.passes)
     (first, *_) = plan.passes
     assert math.prod(first.grid.step) >= 1 << 23  # but they are not tiny
+
+
+def segments_of_heights(shape):
+    v = lazy(shape, "f4", chunks=(64, 64, 64))
+    fragments = bv.watershed(bv.gaussian_filter(v, 1))
+    affinities = bv.stack([lazy(shape, chunks=(64, 64, 64))] * 3)
+    merges = bv.agglomerate(bv.region_adjacency(fragments, affinities=affinities), threshold=9)
+    return bv.relabel(fragments, bv.cut(merges), missing="keep", dtype=fragments.dtype)
+
+
+def test_slabs_have_room_for_the_rows_of_small_basins_of_heights():
+    """Such a run ended after an hour: the plan expected basins of 2,000 voxels, which had 226."""
+    options = {"memory": "2GiB", "workers": 1, "threads": 2}
+    plan = planned(segments_of_heights((384, 1024, 1024)), **options)
+    _, second, *_ = plan.passes
+    assert plan.predicted_memory <= plan.memory
+    (chain,) = (b.survey for b in second.program.surveys)
+    windows = windows_of(second.grid.step, second.partition.window)
+    basins = (replace(s, voxels_per_label=100) for s in chain.sources)
+    need = sum(s.likely_bytes(second.grid.step, windows) for s in basins)
+    assert need <= second.limit_bytes
+    assert math.prod(second.grid.step) >= 1 << 23
+
+
+BASINS = {
+    "alone": lambda basins, mask: basins,
+    "cast": lambda basins, mask: basins.astype("u8").astype("i8"),
+    "crop": lambda basins, mask: basins[3:, 5:],
+    "view": lambda basins, mask: basins[:, ::-1].transpose((2, 1, 0)),
+    "strides": lambda basins, mask: basins[::2],
+    "pad": lambda basins, mask: bv.pad(basins, 1),
+    "where": lambda basins, mask: bv.where(mask, basins, 0),
+    "product": lambda basins, mask: basins * mask,
+    "sum": lambda basins, mask: basins.astype("u8") + np.uint64(7),
+}
+
+
+@pytest.mark.parametrize("way", BASINS)
+def test_basins_are_expected_to_be_small(way):
+    heights = lazy((64, 96, 96))
+    mask = heights > 3
+    basins = BASINS[way](bv.watershed(heights), mask)
+    assert voxels_per_label(basins.node) == VOXELS_PER_BASIN
+    affinities = bv.stack([heights] * 3)
+    assert voxels_per_label(BASINS[way](bv.watershed_affinities(affinities, 1), mask).node) <= 100
+    for others in (mask.astype("u1"), bv.label(mask), bv.watershed(heights, bv.label(mask))):
+        assert voxels_per_label(BASINS[way](others, mask).node) == VOXELS_PER_LABEL
+        selected = bv.where(basins > 9, np.uint8(1), np.uint8(0))
+        assert voxels_per_label(selected.node) == VOXELS_PER_LABEL
+
+
+def test_lines_between_basins_leave_them_small():
+    lines = bv.watershed(lazy((64, 96, 96)), watershed_line=True)
+    assert voxels_per_label(lines.node) == VOXELS_PER_BASIN
+
+
+def test_runs_of_versions_that_expected_larger_basins_can_be_resumed():
+    basins = bv.watershed(lazy((64, 96, 96)))
+    found = planned(basins, memory="2GiB", in_memory_results=True).fingerprint
+    assert found["step watershed 1"] == "f9958b1125754f7912947f4e105f21e6"
+    surveys = [
+        RegionSurvey.of("u4"),
+        AdjacencySurvey.of("u4", "f4"),
+        TallySurvey("relabel", (), 1),
+        LookupCompletion("relabel", np.dtype("u4")),
+    ]
+    for usual in surveys:
+        (name,) = usual.expectations
+        assert replace(usual, **{name: VOXELS_PER_BASIN}).token() == usual.token()
+        assert replace(usual, **{name: 16}).token() != usual.token()
 
 
 def test_slabs_of_the_user_may_have_more_basins_than_expected():

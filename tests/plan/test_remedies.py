@@ -1,9 +1,12 @@
 """Refused plans: every remedy that an error offers is followed, and works."""
 
+import re
+
 import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.ops.labels.surveys import label_surveys
 from beam_volumes.plan.fit.advice import PlanRefused
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
@@ -153,3 +156,24 @@ def test_a_run_with_smaller_shards_is_resumed_with_other_slabs(tmp_path, monkeyp
     np.testing.assert_array_equal(bv.compute(target(), resume=True, **run), array + 1)
     with pytest.raises(ValueError, match="differs in output"):
         bv.compute(target(shards=False), resume=True, **run)
+
+
+@pytest.mark.parametrize("way", ["more memory", "smaller slabs"])
+def test_remedies_of_a_slab_with_too_many_rows(way, tmp_path, monkeypatch):
+    """The run can be resumed with more memory, or started anew with slabs of whole write units."""
+    labels = np.arange(1, 1 + 12 * 8 * 8, dtype="u4").reshape(12, 8, 8)
+    kept = bv.remove_small_objects(bv.open(labels), 0).to(tmp_path / "kept.zarr", chunks=(4, 8, 8))
+    how = {"runner": None, "progress": False, "memory": "1GiB"}
+    begin = label_surveys.UniqueSurvey.begin
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            label_surveys.UniqueSurvey, "begin", lambda s, g, i, v, limit: begin(s, g, i, v, 999)
+        )
+        with pytest.raises(ValueError, match=r"rows of a slab take more .* resumed") as refused:
+            bv.compute(kept, slab=(12, 8, 8), **how)
+    named = re.search(r"start it anew with slab=\((\d+), (\d+), (\d+)\)$", str(refused.value))
+    slab = tuple(map(int, named.groups()))
+    assert slab == (4, 8, 8)
+    again = {"resume": True} if way == "more memory" else {"overwrite": True, "slab": slab}
+    bv.compute(kept, **{**how, "memory": "2GiB"}, **again)
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "kept.zarr")), labels)

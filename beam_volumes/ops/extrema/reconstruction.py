@@ -13,6 +13,7 @@ from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import Barrier, StageNode
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
+from beam_volumes.graph.traversal import voxels_per_label
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import then
@@ -242,7 +243,9 @@ def _reconstructed(name: str, seed: Volume, mask: Volume, method: str, footprint
     low = _turned(Volume(checked, space), turned)
     heights = kernel_input(_turned(Volume(mask.astype(work).node, space), turned))
     basins = Volume(basins_of(name, heights), space)
-    survey = SaddleSurvey(name, heights.dtype, "max", 0, None, "raise", structure)
+    each = voxels_per_label(basins.node)
+    how = heights.dtype, "max", 0, None, "raise", structure
+    survey = SaddleSurvey(name, *how, voxels_per_label=each)
     passes = Table(Barrier.of(survey, (basins.node, heights.node)))
     levels = extremes_of_labels(basins, low, "intensity_min")
     step = Floods(name, work, ("label", "intensity_min"), -0.0 if turned else 0.0)

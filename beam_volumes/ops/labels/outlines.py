@@ -163,7 +163,7 @@ class _Corners(RowSurveyor):
     def __init__(self, survey: OutlineSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         self.box, self.shape = grid.box(index), grid.shape
         self.table = survey.table(grid.shape)
-        self.rows = Rows(self.table.merge, survey.row_bytes, limit_bytes, grid)
+        self.rows = Rows(self.table.merge, survey.row_bytes, limit_bytes)
         self.rows.add(self.table.empty())
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:

@@ -15,6 +15,7 @@ from beam_volumes.graph.nodes import Barrier, BarrierValue, Formula, FormulaValu
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
+from beam_volumes.graph.traversal import voxels_per_part
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.boundaries import find_boundaries
 from beam_volumes.ops.labels.surveys.chain_survey import then
@@ -85,7 +86,8 @@ def contingency(a: Volume, b: Volume, *, ignore_labels: Iterable[int] = ()) -> T
 
 def _contingency(a: Any, b: Any, ignore_labels: Iterable[int], name: str) -> Table:
     a, b, ignored = two_segmentations(a, b, ignore_labels, name)
-    survey = ContingencySurvey(name, ignored)
+    each = voxels_per_part(a.node, b.node)
+    survey = ContingencySurvey(name, ignored, voxels_per_label=each)
     return Table(Barrier.of(survey, (a.node, b.node)))
 
 

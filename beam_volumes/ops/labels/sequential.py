@@ -12,6 +12,7 @@ from beam_volumes.across.rounds.ranks import Ranks
 from beam_volumes.across.rounds.sizes import ByLabel, BySize
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
+from beam_volumes.graph.traversal import voxels_per_part
 from beam_volumes.graph.volume import Volume, one_channel
 from beam_volumes.ops.labels.relabel import by_table
 from beam_volumes.ops.labels.scores import two_segmentations
@@ -121,7 +122,9 @@ def relabel_sequential(
         raise TypeError(f"{name}: dtype={dtype!r}; new labels must be integers")
     if first > np.iinfo(to).max:
         raise ValueError(f"{name}: offset={offset!r} does not fit {to}: give a wider dtype=")
-    survey = ContingencySurvey(name, (0,))  # of labels with themselves: each has one row
+    per_label = voxels_per_part(labels.node)
+    # Of labels with themselves: each has one row.
+    survey = ContingencySurvey(name, (0,), voxels_per_label=per_label)
     each, column = Table(Barrier.of(survey, (labels.node, labels.node))), "label_a"
     voxels, is_by_size, minimum = math.prod(labels.shape), by == "size", math.ceil(size)
     if is_by_size or minimum > 1:

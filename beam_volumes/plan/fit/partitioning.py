@@ -11,6 +11,7 @@ from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import MemoryItem
 from beam_volumes.plan.cost.traffic import amplification_inside
+from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.sweep.device import DEVICE, HOST
 from beam_volumes.sweep.program import Output, Program
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap
@@ -149,10 +150,15 @@ class TooLarge(Exception):
         self.smallest = smallest
 
 
-def write_grid(programs: Sequence[Program]) -> Triple:
-    """The least common multiple of the write units of outputs and the windows of levels."""
+def write_grid(programs: Sequence[Program], stored: Sequence[Sink] = ()) -> Triple:
+    """The least common multiple of the write units of outputs and the windows of levels.
+
+    ``stored``: outputs to ignore, because their units follow from the slabs.
+    """
     unit = [1, 1, 1]
     for end in (e for p in programs for e in p.ends):
+        if isinstance(end, Output) and end.sink in stored:
+            continue
         for axis, (u, f) in enumerate(zip(end.unit, end.lattice.step, strict=True)):
             unit[axis] = math.lcm(unit[axis], u * f)
     return (unit[0], unit[1], unit[2])
@@ -284,6 +290,21 @@ def smallest_partitions(
     depth = -(-nz // unit) * unit if _spans(programs, 0) else unit
     slab = (depth, *_tiles(programs)[-1])
     return [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], concurrency) for p in programs]
+
+
+def smaller_slab(programs: Sequence[Program], grid: Grid, stored: Sequence[Sink]) -> Triple | None:
+    """A slab with about a quarter of the voxels, in whole write units; None if there is none.
+
+    ``programs``: all that have these slabs. ``stored``: as for `write_grid`.
+    """
+    slab, wanted = list(grid.step), 4.0
+    for axis, (n, unit) in enumerate(zip(grid.step, write_grid(programs, stored), strict=True)):
+        part = math.ceil(n / wanted / unit) * unit
+        if part < n and not _spans(programs, axis):
+            slab[axis] = part
+            wanted *= part / n
+    z, y, x = slab
+    return None if (z, y, x) == grid.step else (z, y, x)
 
 
 def _narrowest(depth: int) -> int:

@@ -34,6 +34,7 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
+from beam_volumes.sweep.survey import NoRoom
 from beam_volumes.sweep.writing import SlabResult
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.compute import check_numbers
@@ -393,6 +394,10 @@ class _Measure(beam.DoFn):
         with pipeline_metrics.timed(slab.core.size):
             try:
                 result = self.measuring.of(slab)
+            except NoRoom as error:
+                raise NoRoom(
+                    f"{self.measuring.name}: slab {slab.key}: {error}: read smaller slabs"
+                ) from error
             except ValueError as error:
                 raise ValueError(f"{self.measuring.name}: slab {slab.key}: {error}") from error
         if result.bytes_read:

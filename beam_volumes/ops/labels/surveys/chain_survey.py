@@ -185,7 +185,7 @@ class _Several(Surveyor):
         index: int,
         limit_bytes: int,
     ) -> None:
-        self.chain, self.own, self.grid = chain, own, grid
+        self.chain, self.own = chain, own
         self.core, self.limit_bytes = grid.box(index).shape, limit_bytes
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
@@ -200,7 +200,7 @@ class _Several(Surveyor):
                 inputs = tuple(a[: depth - z[0], :rows, :cols] for a in inputs)
             surveyor.feed(inputs, (z[0], z[1] if survey.upper else min(z[1], depth)), threads)
             if self.held_bytes > self.limit_bytes:
-                raise no_room("rows of several tables", self.limit_bytes, self.grid)
+                raise no_room("rows of several tables", self.limit_bytes)
 
     @property
     def held_bytes(self) -> int:

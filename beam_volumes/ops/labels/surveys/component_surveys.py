@@ -22,10 +22,13 @@ from beam_volumes.kernels.scratch import nbytes
 from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expected_load, times
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import (
+    VOXELS_PER_BASIN,
+    VOXELS_PER_LABEL,
     Completer,
     Completion,
     Expected,
     MergeSize,
+    NoRoom,
     Survey,
     Surveyor,
 )
@@ -182,7 +185,7 @@ class ComponentSurvey(Survey):
 class _Labeler(Surveyor):
     def __init__(self, survey: ComponentSurvey, grid: Grid, index: int, limit_bytes: int):
         self.survey, self.limit_bytes = survey, limit_bytes
-        self.slab, self.grid = grid.box(index), grid
+        self.slab = grid.box(index)
         self.labeler = cc.SlabLabeler(
             grid,
             grid.cell(index),
@@ -198,12 +201,10 @@ class _Labeler(Surveyor):
         if self.labeler.nbytes > self.limit_bytes:
             self.labeler.merge()
         if self.labeler.nbytes > self.limit_bytes:
-            depth, rows, cols = self.grid.step
-            smaller = (max(1, depth // 4), rows, cols)
-            raise ValueError(
+            raise NoRoom(
                 f"{self.labeler.pieces} components in the first {z[1]} slices of the slab "
                 f"{self.slab} need more than the {format_bytes(self.limit_bytes)} that the budget "
-                f"leaves for them: give it more memory, or smaller slabs, e.g. slab={smaller}"
+                "leaves for them"
             )
 
     def finish(self) -> cc.SlabSummary:
@@ -295,7 +296,9 @@ class EdgeSurvey(ComponentSurvey):
 class RelabelEdges(Relabel):
     """Writes the answer for each component of voxels with codes."""
 
-    basin: int  #: Expected voxels per component.
+    #: Expected voxels per component; `VOXELS_PER_LABEL` for basins of heights, as in versions that
+    #: expected so many, because it belongs to the token of a run.
+    basin: int
 
     cost = 8.0
 
@@ -305,7 +308,7 @@ class RelabelEdges(Relabel):
 
     @property
     def voxels_per_label(self) -> int:
-        return self.basin
+        return VOXELS_PER_BASIN if self.basin == VOXELS_PER_LABEL else self.basin
 
     @property
     def labelling(self) -> cc.Labelling:

@@ -30,6 +30,7 @@ from beam_volumes.sweep.survey import (
     Completer,
     Completion,
     MergeSize,
+    NoRoom,
     Survey,
     Surveyor,
     check_same,
@@ -197,11 +198,9 @@ class _Fragments(Surveyor):
                 self.parts[tile] = [merged(some)]
             self.bytes = sum(p.nbytes for (p,) in self.parts.values())
         if self.bytes > self.limit_bytes:
-            depth, rows, cols = self.grid.step
-            raise ValueError(
+            raise NoRoom(
                 f"{self.survey.name}: tiles in the slab {self.box} need more memory than the "
-                f"{format_bytes(self.limit_bytes)} that the budget leaves for it: give it more memory, or "
-                f"smaller slabs, e.g. slab={(max(1, depth // 4), rows, cols)}"
+                f"{format_bytes(self.limit_bytes)} that the budget leaves for it"
             )
 
     def finish(self) -> SlabFragments:

@@ -51,6 +51,8 @@ _TALLY_BYTES, _TABLE_BYTES = 17, 80
 class UniqueSurvey(Survey):
     """The labels of a slab's core, with their voxel counts and whether they touch the volume's border."""
 
+    expectations = ("voxels_per_label",)
+
     border_axes: tuple[int, ...]  #: The axes with a border.
     border: int  #: The width of the border in voxels.
     #: Expected voxels per label.
@@ -78,7 +80,7 @@ class UniqueSurvey(Survey):
 class _Labels(RowSurveyor):
     def __init__(self, survey: UniqueSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         self.start = grid.box(index).start
-        self.rows = Rows(add, _TALLY_BYTES, limit_bytes, grid)
+        self.rows = Rows(add, _TALLY_BYTES, limit_bytes)
         self.digests: list[int] = []
         within = [(survey.border, n - survey.border) for n in grid.shape]
         everything = (-1, 1 << 62)
@@ -195,6 +197,7 @@ class LookupCompletion(Completion):
     #: Expected voxels per label of the input.
     voxels_per_given: int = VOXELS_PER_LABEL
 
+    expectations = ("voxels_per_given",)
     upper = False
     cost = 3.0
 

@@ -40,13 +40,13 @@ class ContingencySurvey(TableSurvey):
         return _OVERLAPS * labels_in(voxels, voxels_per_label)
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
-        return _Counts(self, grid, limit_bytes)
+        return _Counts(self, limit_bytes)
 
 
 class _Counts(RowSurveyor):
-    def __init__(self, survey: ContingencySurvey, grid: Grid, limit_bytes: int) -> None:
+    def __init__(self, survey: ContingencySurvey, limit_bytes: int) -> None:
         self.ignored = np.array(survey.ignored, np.uint64)
-        self.rows = Rows(CONTINGENCY.merge, survey.row_bytes, limit_bytes, grid)
+        self.rows = Rows(CONTINGENCY.merge, survey.row_bytes, limit_bytes)
         self.folds = survey.folds()
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:

@@ -38,7 +38,14 @@ from beam_volumes.kernels.labels.regions import labelled_values, magnitudes
 from beam_volumes.kernels.scratch import nbytes
 from beam_volumes.ops.labels.surveys.merge_estimate import times
 from beam_volumes.sweep.resources import in_strips
-from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Expected, MergeSize, Survey, Surveyor
+from beam_volumes.sweep.survey import (
+    VOXELS_PER_LABEL,
+    Expected,
+    MergeSize,
+    NoRoom,
+    Survey,
+    Surveyor,
+)
 
 #: Maximum columns of a histogram. Each one takes more memory than its number.
 MAX_BINS = 10_000
@@ -65,7 +72,6 @@ class Rows:
     merge: Callable[[list[Any]], Any]
     row_bytes: int
     limit_bytes: int
-    grid: Grid
     parts: list[Any] = field(default_factory=list)
     merged_bytes: int = 0
     bytes: int = 0
@@ -81,7 +87,7 @@ class Rows:
             self.merged_bytes = self._count()
         if self.bytes > self.limit_bytes:
             rows = sum(map(len, self.parts))
-            raise no_room(f"{rows:,} rows", self.limit_bytes, self.grid)
+            raise no_room(f"{rows:,} rows", self.limit_bytes)
 
     def all(self) -> Any:
         return self.merge(self.parts)
@@ -96,14 +102,10 @@ class Rows:
         return kept
 
 
-def no_room(what: str, limit_bytes: int, grid: Grid) -> ValueError:
+def no_room(what: str, limit_bytes: int) -> NoRoom:
     """The error of a slab with more rows than its memory allows."""
-    depth, *tile = grid.step
-    smaller = (max(1, depth // 4), *tile)
-    return ValueError(
-        f"{what} of a slab take more than the {format_bytes(limit_bytes)} that the budget leaves for "
-        f"them: give it more memory, or smaller slabs, e.g. slab={smaller}"
-    )
+    limit = format_bytes(limit_bytes)
+    return NoRoom(f"{what} of a slab take more than the {limit} that the budget leaves for them")
 
 
 class RowSurveyor(Surveyor):
@@ -153,6 +155,8 @@ def _sizes(values: Sequence[np.ndarray], rows: int, threads: int) -> tuple[float
 @dataclass(frozen=True, eq=False)
 class TableSurvey(Survey):
     """A survey with rows of a table as summaries."""
+
+    expectations = ("voxels_per_label",)
 
     #: Expected voxels per label.
     voxels_per_label: int = field(default=VOXELS_PER_LABEL, kw_only=True)
@@ -449,7 +453,7 @@ class RegionSurveyor(RowSurveyor):
         self.windows = _Windows(grid.box(index))
         self.below: np.ndarray | None = None
         merge: Any = merge_columns if survey.channels else tables.merge
-        self.rows = Rows(merge, survey.row_bytes, limit_bytes, grid)
+        self.rows = Rows(merge, survey.row_bytes, limit_bytes)
         self.folds = survey.folds()
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
@@ -636,7 +640,7 @@ class AdjacencySurveyor(RowSurveyor):
         self.windows = _Windows(grid.box(index))
         self.below: tuple[np.ndarray, np.ndarray | None] | None = None
         # Not a method of this object: a cycle would stay in memory until the next garbage collection.
-        self.rows = Rows(survey.merged, survey.row_bytes, limit_bytes, grid)
+        self.rows = Rows(survey.merged, survey.row_bytes, limit_bytes)
         #: Labels at faces to other slabs, which may have more pairs there.
         self.open = np.empty(0, np.uint64)
         self.folds = survey.folds()
