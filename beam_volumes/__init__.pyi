@@ -12160,11 +12160,12 @@ def pixel_classifier(
     -----
     Training takes place immediately, in the current process. Labels are read piece by piece, and
     features are only computed around examples. With the same versions of scikit-learn and numpy,
-    the same examples give the same forest. Train once, and use the saved file for all volumes.
+    the same examples give the same default forest, in any order. Train once, and use the saved file
+    for all volumes.
 
-    The sample of each tree bounds the time of training and the size of the default forest. If a
-    class is rare among many examples, pass a ``forest`` with a larger ``max_samples``, or with
-    ``class_weight``.
+    The sample of each tree bounds the time of training and the size of the default forest. Trees draw
+    examples of rare classes more often: about as many as there are, up to a tenth of the sample divided
+    by the number of classes. Such a class is therefore more probable than its share of the examples.
 
     References
     ----------

@@ -247,9 +247,7 @@ def test_what_cannot_be_is_refused(tmp_path):
     refused(r"tile \[0:1, 0:4, 0:4\] .* shape \(3, 4\) of uint8; it must", function=lambda t: t[1:])
     refused("of float64; it must return labels", function=lambda t: t * 1.0)
     refused("returned the label -1; labels must be 0", function=lambda t: t.astype(int) - 201)
-    with pytest.raises(
-        ValueError, match=r"leaves for it: give the run more memory"
-    ):
+    with pytest.raises(ValueError, match=r"leaves for it: give the run more memory"):
         noise = np.random.default_rng(0).integers(0, 255, (1, 64, 64), "u1")
         survey = FragmentSurvey.begin
         with pytest.MonkeyPatch.context() as patch:
