@@ -171,7 +171,7 @@ def _places(bits, pitch, rows, cols, mask, mask_pitch, mantissa_bits, infinite, 
 
 @kernel
 def _balanced(value):
-    """A digit from -2**31 to 2**31 - 1, and what is carried to the next one."""
+    """A digit from -2**31 to 2**31 - 1, and the carry to the next one."""
     low = ((value + _HALF_DIGIT) & _DIGIT) - _HALF_DIGIT
     return low, (value - low) >> 32
 
