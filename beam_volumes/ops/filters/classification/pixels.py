@@ -200,7 +200,7 @@ def pixel_classifier(
 
 
 def _times(classes: np.ndarray) -> np.ndarray:
-    """Return how often each example is repeated, so that trees draw those of rare classes."""
+    """Return how often each example is repeated, so that trees draw examples of rare classes."""
     _, which, counts = np.unique(classes, return_inverse=True, return_counts=True)
     wanted = np.minimum(counts, int(_RARE * _EXAMPLES) // len(counts))
     times = np.round(wanted / counts * (len(classes) / _EXAMPLES)).astype(int)
