@@ -29,9 +29,8 @@ def result(step, tables, order, cuts, leaf, radix=3, depth=3, maximum=None, then
     """The columns of a step whose tables arrive in shards, in any order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NearbyStep, "leaf", leaf)
-        patch.setattr(NearbyStep, "radix", radix)
         patch.setattr(extrema, "BATCH", int(order.choice([3, 1000])))
-        flow = replace(step, depth=depth).flow()
+        flow = replace(step, radix=radix, depth=depth).flow()
         first = {entry: [] for entry in step.entries}
         for entry, table in zip(step.entries, tables, strict=True):
             edges = [0, *sorted(cuts % (len(table["label"]) + 1)), len(table["label"])]

@@ -107,7 +107,8 @@ class TreeStep(TableStep):
 
     def sized(self, rows: Sequence[int], limit_bytes: int | None) -> TableStep:
         leaves = _SPARE * max(rows) // self.leaf_rows(limit_bytes)
-        return replace(self, depth=min(self.depth, leaves.bit_length()))  # type: ignore
+        # In runs that an earlier version began, nodes have 16 children.
+        return replace(self, radix=RADIX, depth=min(self.depth, leaves.bit_length()))  # type: ignore
 
     def token(self) -> str:
         # Runs of versions with this tree can be resumed.

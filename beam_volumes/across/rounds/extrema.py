@@ -81,11 +81,12 @@ class NearbyStep(TreeStep):
     remedy: ClassVar[str]  #: A remedy in addition to more memory.
     leaf: ClassVar[int] = 1 << 16
     leaf_bytes = PEAK_BYTES
-    radix: ClassVar[int] = RADIX
+    radix: int = field(default=RADIX, kw_only=True)
     depth: int = field(default=DEPTH, kw_only=True)
 
     def token(self) -> str:
-        named = (getattr(self, f.name) for f in fields(self) if f.name != "depth")
+        tree = "radix", "depth"
+        named = (getattr(self, f.name) for f in fields(self) if f.name not in tree)
         return digest(type(self).__name__, *named)
 
     @property
