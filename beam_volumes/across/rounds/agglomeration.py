@@ -69,8 +69,8 @@ _PARTS = 16
 #: and 1.3 to 1.9.
 PER_REGION, PER_REGION_OF_FOREST = 7.3, 1.5
 #: Layers of regions that stay open around the ends of a range of labels. Fewer merges of sums depend on
-#: distant regions (5 to 7.4) than merges of extremes (17).
-_OPEN_LAYERS, _OPEN_LAYERS_OF_EXTREMES = 6.5, 17.0
+#: distant regions (5 to 8.5) than merges of extremes (17).
+_OPEN_LAYERS, _OPEN_LAYERS_OF_EXTREMES = 8.5, 17.0
 #: Bytes of `cut` for a merge.
 MERGE_BYTES = 100
 
