@@ -11,6 +11,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.base.space import METRES, Space
+from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.storage.formats.format import WritableFormat
 from beam_volumes.storage.formats.registry import writable
 from beam_volumes.storage.outputs.sink import make_sink
@@ -101,6 +102,35 @@ def test_a_unit_is_encoded_in_the_declared_memory(tmp_path, name, dtype):
         tracemalloc.stop()
     declared = writer.copies(sink) * sink.unit_bytes
     assert declared / 8 < peak <= declared + (1 << 18)
+
+
+@pytest.mark.parametrize("axes", ["zyx", "zyxc"])
+@pytest.mark.parametrize("name", writable())
+def test_a_chunk_is_decoded_in_the_declared_memory(tmp_path, name, axes):
+    """No more, and a fourth of what is decoded at once would be too little."""
+    if "c" in axes and "channels" in LOSES.get(name, set()):
+        pytest.skip(f"{name} has no channels")
+    array = np.random.default_rng(0).integers(0, 999, (16, 512, 512, 3)[: len(axes)], "u2")
+    volume, path = bv.open(array, axes=axes), place(tmp_path, name)
+    written(path, volume, name)
+    node = opened(path, name, volume)
+    node = (node.sel(c=0) if "c" in axes else node).node
+    while not isinstance(node, SourceNode):
+        node = node.operand
+    source = node.source
+    if not source.decode_bytes:
+        pytest.skip(f"{name} decodes by TensorStore")
+    box = tuple(slice(0, n) for n in source.chunk)
+    source.open()[box].read().result()
+    tracemalloc.start()
+    try:
+        source.open()[box].read().result()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    others = (source.channels_per_chunk - 1) * source.chunk_bytes
+    assert peak <= 2 * (source.decode_bytes + others) + (1 << 19)
+    assert peak < 4 * source.decode_bytes
 
 
 @pytest.mark.parametrize(("name", "dtype", "kind"), SHAPED, ids=str)
