@@ -239,7 +239,7 @@ def test_exact_sums_of_a_large_range_fit_the_budget(tmp_path):
     arguments[1:3] = str(tmp_path / "other.zarr"), str(380 * MIB)
     done = subprocess.run([*command, *arguments], capture_output=True, text=True)
     assert re.search(
-        r"rows of a slab take more than the .* e.g. slab=\(8, 512, 1024\)", done.stderr
+        r"rows of a slab take more than the .* anew with slab=\(8, 512, 1024\)", done.stderr
     )
 
 
