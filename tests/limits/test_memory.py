@@ -31,11 +31,16 @@ def noise(shape):
     return np.random.default_rng(0).integers(1, 255, shape, np.uint8)
 
 
-def blobs(shape):
+def small_blobs(shape):
+    """Basins of some 200 voxels."""
+    return blobs(shape, 5)
+
+
+def blobs(shape, size=9):
     """Blobs of some 15 voxels, so that a layer continues in the same layer."""
     x = np.random.default_rng(0).random(shape, np.float32)
     for _ in range(2):
-        x = ndi.uniform_filter(x, 9, mode="wrap")
+        x = ndi.uniform_filter(x, size, mode="wrap")
     return np.clip(128 + 40 * (x - x.mean()) / x.std(), 1, 254).astype(np.uint8)
 
 
@@ -148,7 +153,12 @@ ACROSS = {
         how={"chunks": [16, 256, 256], "threads": 16},
     ),
     "boundaries between regions": dict(
-        what="graph", shape=(32, 512, 512), chunk=(16, 256, 256), ours=400 * MIB, fill=blobs, how={}
+        what="graph",
+        shape=(32, 512, 512),
+        chunk=(16, 256, 256),
+        ours=400 * MIB,
+        fill=small_blobs,
+        how={},
     ),
     "a reconstruction": dict(
         what="reconstructed",

@@ -18,6 +18,7 @@ RUNS = ("u1", "f4", "u4", "labels")
 #: Declarations for which an error of this size cannot be seen, and the reason.
 HIDDEN = {
     "ops.labels.surveys.component_surveys._bits_bytes": "the scratch of a kernel, which receives it",
+    "ops.labels.surveys.saddle_survey.SaddleSurvey.working_bytes": "most is for pairs of smaller basins",
     "ops.labels.surveys.table_surveys.AdjacencySurvey.fold_bytes": "tables of pairs grow by steps of four",
     "ops.measure.percentiles_along.RadixCountsAlong.cell_bytes": "most is for the number, after the sweep",
     "ops.morphology.surveys._plane_bytes": "planes are compressed, if voxels allow it",
