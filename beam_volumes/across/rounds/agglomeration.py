@@ -108,7 +108,7 @@ class TreeStep(TableStep):
     def sized(self, rows: Sequence[int], limit_bytes: int | None) -> TableStep:
         leaves = _SPARE * max(rows) // self.leaf_rows(limit_bytes)
         # In runs that an earlier version began, nodes have 16 children.
-        return replace(self, radix=RADIX, depth=min(self.depth, leaves.bit_length()))  # type: ignore
+        return replace(self, radix=RADIX, depth=min(self.depth, leaves.bit_length()))  # type: ignore[call-arg,attr-defined]
 
     def token(self) -> str:
         # Runs of versions with this tree can be resumed.
