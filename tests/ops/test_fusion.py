@@ -547,6 +547,35 @@ def test_a_nan_stays_where_it_is():
         assert np.argwhere(np.isnan(got)).tolist() == [[1, 3]]
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("weights", [None, "content"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_an_infinite_voxel_makes_its_positions_infinite(value, weights, turned):
+    """On both sides of the voxel, unless it is excluded; positions that do not use it keep their bits."""
+    rng = np.random.default_rng(0)
+    tiles = [rng.normal(size=(9, 12)).astype("f4") for _ in range(2)]
+    at = np.array([[1, 0, 0.25], [0, 1, 0.5], [0, 0, 1]])
+    if turned:
+        at[:2, :2] = [[0.8, -0.6], [0.6, 0.8]]
+    places = np.stack([at, at])
+    places[1, 1, 2] += 7
+    how = {"weights": weights, "blending": "linear", "content_sigma": 0.5 if weights else None}
+    finite = np.asarray(bv.fuse(tiles, places, **how))
+    bad = [tile.copy() for tile in tiles]
+    bad[0][4, 9], marked = value, [np.zeros_like(tile) for tile in tiles]
+    marked[0][4, 9] = 1
+    used = np.asarray(bv.fuse(marked, places, blending="max")) > 0
+    got = np.asarray(bv.fuse(bad, places, **how))
+    assert used.sum() > 2 and (got[used] == value).all() and np.isfinite(got[~used]).all()
+    if not weights:
+        np.testing.assert_array_equal(got[~used], finite[~used])
+    masks = [np.isfinite(bv.open(tile)) for tile in bad]
+    assert np.isfinite(np.asarray(bv.fuse(bad, places, mask=masks, **how))).all()
+    bad[0][4, 8] = -value
+    got = np.asarray(bv.fuse(bad, places, **how))
+    assert np.isnan(got).any() and (got == value).any() and (got == -value).any()
+
+
 def test_the_plan_shows_how_often_chunks_are_read(tmp_path):
     """And takes no longer than 2 s for many tiles."""
     path = tmp_path / "tile.zarr"

@@ -135,6 +135,8 @@ def _weight(u, n, blending, width):
 
 @kernel
 def _between(a, b, f):
+    if abs(a) == np.inf and f != 0.0:
+        return a + b  # the weighted sum, for any weights
     return a if f == 0.0 else a + f * (b - a)
 
 

@@ -168,6 +168,10 @@ def fuse(
     between slices. Blocks read a margin of 8 voxels for this. Voxels that no tile covers are
     ``fill``.
 
+    NaN and infinite voxels are values unless they are excluded, as in weighted means of numpy: each
+    position that depends on an infinite voxel is infinite, or NaN if two have different signs.
+    ``mask=np.isfinite(tile)`` excludes all of them.
+
     If the table has a row for each slice, slices are moved and interpolated by `apply_transforms`,
     and then fused along z as float32, or float64 for wide dtypes. NaN voxels are then not used.
 
