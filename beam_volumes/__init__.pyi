@@ -6735,6 +6735,10 @@ def fuse(
     between slices. Blocks read a margin of 8 voxels for this. Voxels that no tile covers are
     ``fill``.
 
+    NaN and infinite voxels are values unless they are excluded, as in weighted means of numpy: each
+    position that depends on an infinite voxel is infinite, or NaN if two have different signs.
+    ``mask=np.isfinite(tile)`` excludes all of them.
+
     If the table has a row for each slice, slices are moved and interpolated by `apply_transforms`,
     and then fused along z as float32, or float64 for wide dtypes. NaN voxels are then not used.
 
@@ -13325,12 +13329,13 @@ def register_elastic(
     One sweep aligns and downsamples the stack. The downsampled planes are kept in memory, up to
     ``options.max_inmemory``, and about 600 bytes for each node of a slice.
 
-    Blocks are aligned as in `register_slices`: by phase correlation, and then by least squares of
-    intensities, with the same limits for links that may be due to chance. Blocks that disagree with
-    the median of their neighbours are not used. The other ones move the nodes of a grid that resists
-    bending. At each node, the displacements of all slices are then solved together, and pairs that
-    disagree with others lose weight. Slices are deformed and compared a second time, which finds
-    the remaining errors.
+    Blocks are aligned as in `register_slices`: by phase correlation, and then by an affine map that
+    minimizes squares of intensities, with the same limits for links that may be due to chance. Blocks
+    that disagree with the median of their neighbours are not used. The other ones move the nodes of a
+    grid that resists bending. At each node, the displacements of all slices are then solved together,
+    and pairs that disagree with others lose weight. Slices are deformed and compared a second time,
+    which finds the remaining errors. This is repeated, up to five comparisons, while more than a
+    tenth more blocks match.
 
     Displacements are relative to the transforms: with ``trend="keep"``, their mean at each node is
     0. Only differences of slices are known, so slow movements of the tissue cannot be distinguished

@@ -39,8 +39,9 @@ from beam_volumes.runs.console import shown_progress
 _CELLS, _DEFAULT_SPACING = 16, 32
 #: The least distance of nodes in downsampled voxels: smaller blocks match by chance.
 _MIN_SPACING = 8
-#: The second comparison is of deformed slices, because blocks of slices deform as well.
-_PASSES = 2
+#: Later comparisons are of deformed slices, because blocks of slices deform as well. While more blocks match
+#: than before by this share, there is one more, up to a maximum.
+_PASSES, _MAX_PASSES, _MIN_GROWTH = 2, 5, 0.1
 #: Solutions for the position of tissue before its slow movement.
 _INVERSION_STEPS = 8
 #: Bytes for each node of a slice and of a pair of slices: tables, displacements and splines.
@@ -136,12 +137,13 @@ def register_elastic(
     One sweep aligns and downsamples the stack. The downsampled planes are kept in memory, up to
     ``options.max_inmemory``, and about 600 bytes for each node of a slice.
 
-    Blocks are aligned as in `register_slices`: by phase correlation, and then by least squares of
-    intensities, with the same limits for links that may be due to chance. Blocks that disagree with
-    the median of their neighbours are not used. The other ones move the nodes of a grid that resists
-    bending. At each node, the displacements of all slices are then solved together, and pairs that
-    disagree with others lose weight. Slices are deformed and compared a second time, which finds
-    the remaining errors.
+    Blocks are aligned as in `register_slices`: by phase correlation, and then by an affine map that
+    minimizes squares of intensities, with the same limits for links that may be due to chance. Blocks
+    that disagree with the median of their neighbours are not used. The other ones move the nodes of a
+    grid that resists bending. At each node, the displacements of all slices are then solved together,
+    and pairs that disagree with others lose weight. Slices are deformed and compared a second time,
+    which finds the remaining errors. This is repeated, up to five comparisons, while more than a
+    tenth more blocks match.
 
     Displacements are relative to the transforms: with ``trend="keep"``, their mean at each node is
     0. Only differences of slices are known, so slow movements of the tissue cannot be distinguished
@@ -296,23 +298,27 @@ class _Elastic:
         zero = np.zeros((self.count, 2, *self.shape))
         found = zero
         linked = np.zeros(self.count, bool)
-        total = _PASSES * len(compared)
-        with (
-            shown_progress("register_elastic", total, "slices", progress) as finished,
-            ThreadPoolExecutor(threads) as pool,
-        ):
-            for number in range(_PASSES):
+        before = 0
+        with ThreadPoolExecutor(threads) as pool:
+            for number in range(_MAX_PASSES):
                 splines = Grid.through(np.zeros(2), self.step, found) if number else None
                 matched = _Matches(zero.shape)
-                for i, j, blocks in self._compared(
-                    planes, compared, reach, min_quality, splines, pool, finished
-                ):
-                    matched.add(i, j, blocks)
+                with shown_progress(
+                    "register_elastic", len(compared), "slices", progress
+                ) as finished:
+                    for i, j, blocks in self._compared(
+                        planes, compared, reach, min_quality, splines, pool, finished
+                    ):
+                        matched.add(i, j, blocks)
                 more, links = joined(matched.pairs, self.count)
                 if not links.any():
                     break
                 linked |= links
                 found = more if splines is None else self._composed(more, splines)
+                matches = int(matched.links.sum())
+                if number + 1 >= _PASSES and matches <= (1 + _MIN_GROWTH) * before:
+                    break
+                before = matches
         if slow is not None and linked.sum() > 2:  # any two slices differ by a straight movement
             found = self._without_trend(found, linked, slow.sigma)
         return self._table(found, matched)
@@ -360,13 +366,14 @@ class _Elastic:
         valid = np.isfinite(fixed) & np.isfinite(moving)
         if not valid.any() or is_constant(fixed) or is_constant(moving):
             return nothing
-        link = aligned(fixed, moving, "translation", [self.max_shift] * 2, np.ones(2))
+        # Blocks stretch as well. Where they do by a tenth, a shift aligns only their middle.
+        link = aligned(fixed, moving, "affine", [self.max_shift] * 2, np.ones(2), rotations=(0.0,))
         if link.quality < min_quality or not link.is_refined:
             return nothing
-        middle = [float(i.mean()) + b.start for i, b in zip(np.nonzero(valid), box, strict=True)]
+        middle = np.array([i.mean() for i in np.nonzero(valid)])
         return (
-            *(np.array(middle) / self.step).tolist(),
-            *link.offset.tolist(),
+            *((middle + [b.start for b in box]) / self.step).tolist(),
+            *(-link.shift_at(middle)).tolist(),
             link.evidence,
             link.quality,
         )

@@ -191,10 +191,13 @@ def aligned(
     max_shift: Sequence[float],
     spacing: np.ndarray,
     start: tuple[Link, int] | None = None,
+    *,
+    rotations: Sequence[float] = _ROTATIONS,
 ) -> Link:
     """Find the transform of two arrays: from coarse to fine, over levels of half the extent each.
 
     ``max_shift`` is for the middle, along each axis; ``start`` is a link and the longest side of its level.
+    ``rotations``, in degrees, are tried in planes.
     """
     side = _COARSEST if start is None else start[1]
     levels = [(marked(fixed), marked(moving))]
@@ -203,7 +206,8 @@ def aligned(
     if start is not None:
         link, rivalry = start[0], 0.0
     else:
-        link, of_rivals = _start(*levels[-1], model, _limits(max_shift, len(levels)), spacing)
+        limits = _limits(max_shift, len(levels))
+        link, of_rivals = _start(*levels[-1], model, limits, spacing, rotations)
         rivalry = of_rivals()
     for level, (near, far) in enumerate(reversed(levels)):
         if level:
@@ -245,13 +249,14 @@ def _start(
     model: str,
     max_shift: Sequence[float],
     spacing: np.ndarray,
+    rotations: Sequence[float],
 ) -> tuple[Link, Callable[[], float]]:
     """Find the shift of the coarsest level; in planes, also the best of some rotations."""
-    if model == "translation" or fixed.ndim != 2:
+    if model == "translation" or fixed.ndim != 2 or len(rotations) < 2:
         return translation(fixed, moving, max_shift)
     middle = (np.array(moving.shape) - 1) / 2
     found = []
-    for angle in np.radians(_ROTATIONS):
+    for angle in np.radians(rotations):
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         turn = turn * spacing / spacing[:, None]
         back = middle - turn @ middle
