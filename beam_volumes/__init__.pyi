@@ -13327,7 +13327,8 @@ def register_elastic(
     Notes
     -----
     One sweep aligns and downsamples the stack. The downsampled planes are kept in memory, up to
-    ``options.max_inmemory``, and about 600 bytes for each node of a slice.
+    ``options.max_inmemory``, with about 500 bytes for each node of a slice and 6 KiB for each node of
+    one plane.
 
     Blocks are aligned as in `register_slices`: by phase correlation, and then by an affine map that
     minimizes squares of intensities, with the same limits for links that may be due to chance. Blocks

@@ -1,5 +1,10 @@
 """Displacements within slices: found in damaged sections of known truth, and applied as by scipy."""
 
+import gc
+import math
+import subprocess
+import sys
+import tracemalloc
 from functools import cache
 
 import dask.array
@@ -13,8 +18,9 @@ from pyarrow import csv
 
 import beam_volumes as bv
 from beam_volumes.ops.geometry.displacements import Grid
+from beam_volumes.ops.geometry.registration import elastic
 from beam_volumes.ops.geometry.registration.meshes import Blocks, Mesh, joined
-from beam_volumes.ops.geometry.registration.trends import smoothed
+from beam_volumes.ops.geometry.registration.trends import Trend, smoothed
 from tests.catalogue import voxels
 from tests.tiers import dtypes_drawn, examples
 
@@ -169,6 +175,70 @@ def test_threads_and_chunks_give_the_same_table(monkeypatch):
         chunked = dask.array.from_array(stack, chunks=chunks)
         tables.append(bv.register_elastic(bv.open(chunked), [(0, 0.5)] * 4).to_pyarrow())
     assert tables[0].equals(tables[1]) and np.asarray(tables[0]["links"]).any()
+
+
+def traced(work):
+    """The peak of memory of Python's objects and arrays while a function runs."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_nodes_and_pairs_need_the_declared_memory(monkeypatch):
+    """With an eighth of the bytes of a node or of a pair, the declaration is too small."""
+    count, side, reach = 8, 100, 3
+    # Blocks and deformed planes have declarations of their own.
+    monkeypatch.setattr(
+        elastic._Elastic, "_block", lambda s, a, b, q, node: (*node, 0.3, 0, 99, 0.8)
+    )
+    monkeypatch.setattr(elastic, "_deformed", lambda plane, splines, z: plane)
+    for name in ("_DEFORM_BYTES", "_MESH_BYTES"):
+        monkeypatch.setattr(elastic, name, 0)
+    planes = np.random.default_rng(0).normal(size=(count, side, side)).astype("f4")
+    how = elastic._Elastic.of(planes, None, 8, None, 1024, None, None)
+    slow = Trend.of(20, None, planes.shape, np.ones(2), "translation", None, "test")
+
+    def work(compared=count):
+        how.registered(planes, range(compared), reach, 0.3, slow, 1, False)
+
+    work(3)  # imports; fewer slices have no trend
+    measured = traced(work)
+    declared = how.needs(reach).images - 4 * planes.size
+    assert 0.6 * declared < measured < declared
+
+
+def test_deformed_planes_need_the_declared_memory():
+    plane = np.ones((256, 256), "f4")
+    splines = Grid.through(np.zeros(2), np.full(2, 51.0), np.ones((1, 2, 6, 6)))
+    measured = traced(lambda: elastic._deformed(plane, splines, 0)) / plane.size
+    assert 0.6 * elastic._DEFORM_BYTES < measured < elastic._DEFORM_BYTES
+
+
+def test_meshes_need_the_declared_memory():
+    """In a new process, because the memory of SuperLU is only a part of the memory of the process."""
+    code = """if True:
+        import numpy as np
+        from beam_volumes.ops.geometry.registration.meshes import Blocks, Mesh
+        from beam_volumes.plan.cost.machine import peak_memory, resident_memory
+
+        def fit(n):
+            at = np.mgrid[:n, :n].astype(float)
+            known = np.ones((n, n), bool)
+            known[n // 2 :, n // 2 :] = False
+            Mesh((n, n)).fitted(Blocks(at, np.sin(at / 3), 99.0 * known, 0.8 * known), known)
+
+        fit(8)
+        before = resident_memory()
+        fit(60)
+        print(peak_memory() - before)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    declared = 60**2 * math.log2(60**2) * elastic._MESH_BYTES
+    assert 0.5 * declared < int(done.stdout) < declared
 
 
 def test_downsampled_planes_and_positions_of_transforms():

@@ -44,10 +44,12 @@ _MIN_SPACING = 8
 _PASSES, _MAX_PASSES, _MIN_GROWTH = 2, 5, 0.1
 #: Solutions for the position of tissue before its slow movement.
 _INVERSION_STEPS = 8
-#: Bytes for each node of a slice and of a pair of slices: tables, displacements and splines.
-_NODE_BYTES, _PAIR_BYTES = 256, 96
+#: Bytes for each node of a slice and of a pair of slices, as measured: tables, displacements and splines.
+_NODE_BYTES, _PAIR_BYTES = 320, 64
+#: Bytes for each node of a plane while a mesh is fitted: factors, which grow with the logarithm of the nodes.
+_MESH_BYTES = 450
 #: Bytes for each voxel of a plane while a plane is deformed.
-_DEFORM_BYTES = 64
+_DEFORM_BYTES = 76
 
 
 @documented
@@ -135,7 +137,8 @@ def register_elastic(
     Notes
     -----
     One sweep aligns and downsamples the stack. The downsampled planes are kept in memory, up to
-    ``options.max_inmemory``, and about 600 bytes for each node of a slice.
+    ``options.max_inmemory``, with about 500 bytes for each node of a slice and 6 KiB for each node of
+    one plane.
 
     Blocks are aligned as in `register_slices`: by phase correlation, and then by an affine map that
     minimizes squares of intensities, with the same limits for links that may be due to chance. Blocks
@@ -279,9 +282,10 @@ class _Elastic:
     def needs(self, reach: int) -> Needs:
         """Return the memory of the planes, of the nodes, and of a pair of blocks for each thread."""
         plane = self.thin.shape[1] * self.thin.shape[2]
-        nodes = math.prod(self.shape) * self.count
+        nodes = math.prod(self.shape)
         images = 4 * self.thin.size + 4 * (reach + 1) * plane + _DEFORM_BYTES * plane
-        images += nodes * (_NODE_BYTES + min(reach, self.count) * _PAIR_BYTES)
+        images += nodes * self.count * (_NODE_BYTES + min(reach, self.count) * _PAIR_BYTES)
+        images += math.ceil(nodes * math.log2(nodes) * _MESH_BYTES)
         block = math.prod(2 * math.ceil(s) + 1 for s in self.step)
         return Needs(self.thin, 1, images, block, math.prod(self.shape), "max_side")
 
