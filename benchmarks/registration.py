@@ -1,9 +1,10 @@
 """Registration of bad data: errors, links, seconds and memory, compared with other programs.
 
-    python benchmarks/registration.py [--python=PYTHON] [tiles blocks sections]
+    python benchmarks/registration.py [--python=PYTHON] [--limit=SECONDS] [tiles blocks sections]
 
 PYTHON has ashlar, multiview-stitcher, pystackreg and scikit-image. Each program runs in its own process for
-each family of cases, from arrays in memory, and computes each case twice; the second one counts.
+each case, from arrays in memory, and computes it twice; the second one counts. A process ends after SECONDS,
+by default 600. If only the first computation has ended then, it counts.
 
 - tiles: 4 x 4 of 192 x 192 pixels with an overlap of 15 %, and blocks: 2 x 2 x 2 of 24 x 64 x 64 voxels with
   25 %. Stages are wrong by up to 4 pixels along each axis.
@@ -22,7 +23,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -294,31 +294,33 @@ def spread(places: np.ndarray, case: Case) -> float:
     return float(np.sqrt(((error - error.mean(axis=0)) ** 2).sum(axis=1).mean()))
 
 
-def measure(program: str, family: str, folder: Path) -> None:
-    """Compute all cases of a family, and print a row for each."""
+def measure(program: str, family: str, path: Path) -> None:
+    """Compute a case twice, and print a row and the peak of the process each time."""
     warnings.simplefilter("ignore")
-    for path in sorted(folder.glob(f"{family}-*.npz")):
-        case = dict(np.load(path))
-        row: dict[str, Any] = {
-            "case": path.stem.partition("-")[2][3:],
-            "stage": spread(case["stage"], case),
-        }
+    case = dict(np.load(path))
+    for _ in range(2):
+        row: dict[str, Any] = {}
         try:
-            PROGRAMS[program](family, case)
             begun = _seconds()
             places, links = PROGRAMS[program](family, case)
             row |= {"seconds": _seconds() - begun, "error": spread(places, case)}
             row |= counted(family, case, links)
         except Exception as error:  # the next case may work
             row["failed"] = f"{type(error).__name__}: {error}"[:60].splitlines()[0]
+        # `getrusage` begins with the memory of the process that started this one.
+        status = Path("/proc/self/status").read_text()
+        row["peak"] = int(status.partition("VmHWM:")[2].split()[0]) >> 10
         print("ROW " + json.dumps(row), flush=True)
-    print(
-        "PEAK",
-        max(
-            resource.getrusage(w).ru_maxrss
-            for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        ),
-    )
+
+
+def measured(command: list[str], limit: float) -> dict[str, Any]:
+    """Return the last row of a process, or why there is none."""
+    try:
+        lines = subprocess.run(command, capture_output=True, timeout=limit).stdout
+    except subprocess.TimeoutExpired as stopped:
+        lines = stopped.stdout or b""
+    rows = [one[4:] for one in lines.decode().splitlines() if one.startswith("ROW ")]
+    return json.loads(rows[-1]) if rows else {"failed": f"no result in {limit:g} s"}
 
 
 def counted(family: str, case: Case, links: np.ndarray | None) -> dict[str, Any]:
@@ -348,38 +350,29 @@ def main() -> None:
     if len(words) == 3 and words[0] in PROGRAMS:
         measure(words[0], words[1], Path(words[2]))
         return
-    python = next((a.partition("=")[2] for a in sys.argv if a.startswith("--python=")), None)
-    print("| Family | Case | Program | Stage | Error | Right | Wrong | Processor, s |")
-    print("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
-    peaks = []
+    options = dict(a[2:].split("=", 1) for a in sys.argv[1:] if a.startswith("--"))
+    limit = float(options.get("limit", 600))
+    print("| Family | Case | Program | Stage | Error | Right | Wrong | Processor, s | Peak, MiB |")
+    print("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as name:
         for family, programs in FAMILIES.items():
             if words and family not in words:
                 continue
             cases = section_cases(family) if family == "sections" else tile_cases(family)
-            for k, (case, arrays) in enumerate(cases):
-                np.savez(Path(name) / f"{family}-{k:02} {case}.npz", **arrays)
-            for program in programs:
-                executable = sys.executable if program == "ours" else python
-                if executable is None:
-                    continue
-                done = subprocess.run(
-                    [executable, __file__, program, family, name], capture_output=True, text=True
-                )
-                lines = done.stdout.splitlines()
-                for line in (one[4:] for one in lines if one.startswith("ROW ")):
-                    r = json.loads(line)
+            for case, arrays in cases:
+                path = Path(name) / "case.npz"
+                np.savez(path, **arrays)
+                stage = spread(arrays["stage"], arrays)
+                for program in programs:
+                    executable = sys.executable if program == "ours" else options.get("python")
+                    if executable is None:
+                        continue
+                    r = measured([executable, __file__, program, family, str(path)], limit)
                     end = r.get("failed")
                     if end is None:
                         links = f"{r.get('right', '')} | {r.get('wrong', '')}"
-                        end = f"{r['error']:.2f} | {links} | {r['seconds']:.1f}"
-                    print(
-                        f"| {family} | {r['case']} | {program} | {r['stage']:.2f} | {end} |",
-                        flush=True,
-                    )
-                peak = [int(one.split()[1]) >> 10 for one in lines if one.startswith("PEAK")]
-                peaks.append(f"{family} {program} {peak[0] if peak else done.stderr[-300:]} MiB")
-    print("\npeaks:", "; ".join(peaks))
+                        end = f"{r['error']:.2f} | {links} | {r['seconds']:.1f} | {r['peak']}"
+                    print(f"| {family} | {case} | {program} | {stage:.2f} | {end} |", flush=True)
 
 
 if __name__ == "__main__":
