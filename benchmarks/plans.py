@@ -58,6 +58,8 @@ def operations(v: bv.Volume, affinities: bv.Volume) -> Iterator[tuple[str, Calla
     yield "blob_log", lambda: bv.blob_log(v, max_sigma=5, num_sigma=3)
     yield "watershed_affinities", fragments
     yield "agglomerate", lambda: bv.agglomerate(basins, threshold=128)
+    yield "cut", lambda: bv.cut(bv.agglomerate(basins, threshold=128))
+    yield "skeleton_table", lambda: bv.skeleton_table(v > 250)
 
 
 def largest_step(make: Callable[[], Any], memory: str, folder: str) -> tuple[str, str]:

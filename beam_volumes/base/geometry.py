@@ -206,9 +206,13 @@ def source_range(
 def source_ranges(
     spans: Sequence[Range], halo: tuple[int, int], size: int, mode: str
 ) -> list[Range]:
+    before, after = halo
     found = []
     for start, stop in spans:
-        first, last = start - halo[0], stop + halo[1]
+        first, last = start - before, stop + after
+        if 0 <= first < last <= size:  # most ranges of a long schedule
+            found.append((first, last))
+            continue
         lo, hi = max(0, first), min(size, last)
         for outside in ((first, 0), (size, last)):
             if outside[0] < outside[1] and (again := _repeated(*outside, size, mode)) is not None:

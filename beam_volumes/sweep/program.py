@@ -249,8 +249,8 @@ class Program:
 
     @property
     def regrids(self) -> list[Regrid]:
-        """The stages that change the grid."""
-        return [s.stage for s in self.steps if isinstance(s.stage, Regrid)]
+        """The stages that change the grid of an input; stages without inputs have positions only."""
+        return [s.stage for s in self.steps if isinstance(s.stage, Regrid) and s.edges]
 
     def grains(self, axis: int) -> set[int]:
         """The extents of the cells that stages compute at a time, along an axis."""

@@ -1,4 +1,4 @@
-"""The memory of an agglomeration in a plan, compared with the smallest memory that suffices."""
+"""The memory of an agglomeration or of floods in a plan, compared with the smallest memory that suffices."""
 
 import functools
 
@@ -8,7 +8,9 @@ from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.across.rounds.agglomeration import Agglomeration
+from beam_volumes.across.rounds.chains import chained, through
 from beam_volumes.across.rounds.cutting import Cutting, Marking
+from beam_volumes.across.rounds.floods import Floods
 from beam_volumes.across.rounds.flow import run
 from beam_volumes.base.geometry import Grid
 from tests.plan.test_plan import lazy
@@ -32,25 +34,39 @@ def targets(shape, linkage):
     return edges, merges, bv.cut(merges)
 
 
+def columns_of(table):
+    return {name: np.asarray(c) for name, c in table.to_pyarrow().to_pydict().items()}
+
+
 @functools.cache
 def edges_of(shape):
-    return {
-        name: np.asarray(column)
-        for name, column in targets(shape, "mean")[0].to_pyarrow().to_pydict().items()
-    }
+    return columns_of(targets(shape, "mean")[0])
+
+
+@functools.cache
+def passes_of(shape):
+    """The passes between basins, and their levels."""
+    heights, _ = volume(shape)
+    passes = columns_of(bv.region_adjacency(bv.watershed(heights), heights))
+    label = np.arange(1, max(passes["label_b"]) + 1, dtype=np.uint64)
+    return passes, {"label": label, "low": np.random.default_rng(0).random(len(label))}
 
 
 def shards(columns, count=4):
-    parts = np.array_split(np.arange(len(columns["label_a"])), count)
+    parts = np.array_split(np.arange(len(next(iter(columns.values())))), count)
     return [((k,), {name: c[rows] for name, c in columns.items()}) for k, rows in enumerate(parts)]
 
 
-def smallest(step, columns):
+def smallest(step, *tables):
     """The memory from which on no step is refused, within 10 %."""
-    limit = 1 << 28
+    limit, sources = 1 << 28, [through()] * len(tables)
+    shares = [shards(columns) for columns in tables]
+    given = [
+        (key, (first, *(s[k][1] for s in shares[1:]))) for k, (key, first) in enumerate(shares[0])
+    ]
     while True:
         try:
-            run(step.flow(limit), shards(columns))
+            run(chained(sources, [(step, range(len(tables)))], limit), given)
         except ValueError as error:
             assert "a worker has" in str(error)
             return limit / 0.9
@@ -77,6 +93,17 @@ def test_steps_of_known_rows_need_about_the_expected_memory(shape, leaf):
     found, expected = smallest(cut, merges), cut.likely_bytes([n], shape)
     assert found / 3 < expected < 3 * found
     assert found <= cut.most_bytes([n])
+
+
+@pytest.mark.parametrize("leaf", [1 << 20, 1 << 10])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_floods_need_about_the_expected_memory(shape, leaf):
+    tables = passes_of(shape)
+    step = Floods("reconstruction", np.dtype("f4"), ("label", "low"), 0.0, leaf=leaf)
+    rows = [len(next(iter(columns.values()))) for columns in tables]
+    found, expected = smallest(step, *tables), step.likely_bytes(rows, shape)
+    assert found / 2 < expected < 2 * found
+    assert found <= step.most_bytes(rows)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -112,9 +139,12 @@ def test_any_number_of_rows_has_an_expected_memory(rows, shape):
     """Tables of the user have no volume, and rows of others are only estimated."""
     agglomeration = Agglomeration("agglomerate", "mean", 0.5, 140.0, None, False)
     marking = Marking("mark", np.dtype("u4"), ("label", "low", "high"))
+    floods = Floods("reconstruction", np.dtype("f4"), ("label", "low"), 0.0)
     for step, own in (
         (agglomeration, [rows]),
         (Cutting("cut", None), [rows]),
         (marking, [7, rows]),
+        (floods, [7, rows]),
+        (floods, [rows, 7]),
     ):
         assert 0 <= step.likely_bytes(own, shape) <= step.most_bytes(own)

@@ -219,6 +219,8 @@ def test_memory_is_what_the_plan_says(tmp_path):
         bv.zoom(v, (0.3, 2, 1)),
         bv.zoom(v, (0.3, 2, 1), order=3),
         bv.affine_transform(v, tilt, (-40.5, 0, 0), order=5, mode="nearest"),
+        bv.maximum_filter(bv.gaussian_filter(v, 2)[11:290], (9, 1, 1)),
+        bv.where(bv.coordinates(v, 0) % 7 > 3, bv.maximum_filter(v, 3), v),
     ):
         for depth, window in ((20, 5), (result.shape[0], 2), (200, 3)):
             slab = (min(depth, result.shape[0]), *result.shape[1:])

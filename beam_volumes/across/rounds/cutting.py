@@ -41,11 +41,10 @@ from beam_volumes.across.rounds.agglomeration import (
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import (
-    MERGE_COPIES,
-    ROWS,
     Columns,
     by_bucket,
     label_column,
+    likely_shard_bytes,
     table_flow,
 )
 from beam_volumes.base.geometry import Triple
@@ -160,7 +159,7 @@ def _likely_bytes(of: Cutting | Marking, rows: int, regions: int, shape: Triple)
         nodes = loads(rows, layers, _OPEN_LAYERS, leaf, of.radix, of.depth)
         return MERGE_BYTES * max(count for count, _ in nodes)
 
-    table = MERGE_COPIES * _ROW_BYTES * min(regions, ROWS + ROWS // 2)
+    table = likely_shard_bytes(regions, _ROW_BYTES)
     return max(table, smallest_limit(MERGE_BYTES * rows, need))
 
 

@@ -9,6 +9,7 @@ from them. Heights are only compared, so the result does not depend on the range
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,17 +28,31 @@ from beam_volumes.across.rounds.agglomeration import (
     common_node,
     groups,
     highest,
+    layers_of,
     leaf_of,
+    loads,
     sample_of,
+    smallest_limit,
 )
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
-from beam_volumes.across.rounds.tables import Columns, label_column, table_flow
+from beam_volumes.across.rounds.tables import (
+    Columns,
+    label_column,
+    likely_shard_bytes,
+    table_flow,
+)
+from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.labels.saddles import forest, lowest_floods
 
 #: Bytes for a basin, and for a pass.
 BASIN_BYTES, PASS_BYTES = 150, 100
+#: Bytes of a row of the result.
+_ROW_BYTES = 16
+#: Layers of basins in a node above the leaves, from its children, and passes for each of these basins.
+#: Basins of smooth noise have up to 6.1 layers, and 1.8 to 2.9 passes.
+_OPEN_LAYERS, _OPEN_PASSES = 6.0, 2.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +81,7 @@ class Floods(TreeStep):
     def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         leaves = self.radix**self.depth
         table = table_flow(
-            self.rows, leaves, limit_bytes=limit_bytes, row_bytes=16, ordered=ordered
+            self.rows, leaves, limit_bytes=limit_bytes, row_bytes=_ROW_BYTES, ordered=ordered
         )
         first, *rest = table.rounds
         leaf = self.leaf_rows(limit_bytes)
@@ -94,6 +109,23 @@ class Floods(TreeStep):
 
     def most_rows(self, rows: Sequence[int]) -> int:
         return rows[1]
+
+    def likely_bytes(self, rows: Sequence[int], shape: Triple) -> int:
+        passes, basins = rows
+        each = passes / max(1, basins)
+        layers = layers_of(basins, shape)
+
+        def need(limit_bytes: int) -> float:
+            leaf = max(1, math.floor(self.leaf_rows(limit_bytes) / (1 + each)))
+            nodes = loads(basins, layers, _OPEN_LAYERS, leaf, self.radix, self.depth)
+            (first, _), *above = nodes
+            open_bytes = BASIN_BYTES + PASS_BYTES * min(each, _OPEN_PASSES)
+            inner = first * (BASIN_BYTES + PASS_BYTES * each)
+            return max([inner, *(count * open_bytes for count, _ in above)])
+
+        most = self.most_bytes(rows)
+        table = likely_shard_bytes(basins, _ROW_BYTES)
+        return min(most, max(table, smallest_limit(most, need)))
 
     def most_bytes(self, rows: Sequence[int]) -> int:
         return rows[0] * PASS_BYTES + rows[1] * BASIN_BYTES

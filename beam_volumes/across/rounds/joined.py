@@ -18,7 +18,7 @@ from beam_volumes.across.rounds.agglomeration import DEPTH, LEAF, RADIX, leaf_si
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows, Records
-from beam_volumes.across.rounds.tables import MERGE_COPIES, ROWS, Columns, by_bucket, table_flow
+from beam_volumes.across.rounds.tables import Columns, by_bucket, likely_shard_bytes, table_flow
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
 
@@ -95,7 +95,7 @@ class JoinedStep(TableStep):
     def likely_bytes(self, rows: Sequence[int], shape: Triple) -> int:
         # With less memory there are more buckets, up to their maximum.
         bucket = math.ceil(rows[0] / self.max_buckets) * self.row_bytes
-        table = MERGE_COPIES * 8 * len(self.rows.names) * min(rows[0], ROWS + ROWS // 2)
+        table = likely_shard_bytes(rows[0], 8 * len(self.rows.names))
         return max(bucket, table)
 
     def most_bytes(self, rows: Sequence[int]) -> int:

@@ -465,6 +465,15 @@ class _Shard(_Step):
         yield "rows", key, table.columns(table.merge(_by_sender(values)))
 
 
+def likely_shard_bytes(rows: int, row_bytes: int) -> int:
+    """The expected bytes of a step that merges a shard of a table; samples of rows are not exact.
+
+    >>> likely_shard_bytes(10, 16), likely_shard_bytes(10**9, 16)
+    (800, 3932160)
+    """
+    return MERGE_COPIES * row_bytes * min(rows, ROWS + ROWS // 2)
+
+
 def table_flow(
     table: RowKind,
     slabs: int,

@@ -47,7 +47,7 @@ def _along_z(
     """The slices, new slices and copies of `Rings`."""
     known, key = _results(program), (_along(program, grid, 0), window, overlap)
     if key not in known:
-        parts = _shortened(program, list(_slabs(program, grid, 0)), window)
+        parts = _distinct(program, _shortened(program, list(_slabs(program, grid, 0)), window))
         longest = max((b - a for (a, b), _, _ in parts), default=1)
         together = max(1, _MAX_WINDOWS * window // longest)
         found = [
@@ -174,6 +174,26 @@ def _repeating(program: Program, window: int, plane: tuple[Range, Range]) -> int
     )
     limit = 2 * (halo + max(layers) + window) + period
     return -(-limit // window) * window
+
+
+def _distinct(program: Program, slabs: list[Ranges]) -> list[Ranges]:
+    """The slabs, without those that equal another one, moved by whole layers inside the volume."""
+    if program.regrids:
+        return slabs
+    depths = [layer_of(program, i)[0] for i in range(len(program.steps))]
+    units = [end.unit[0] * end.lattice.step[0] for end in program.ends]
+    layers = math.lcm(*depths, *units, *program.grains(0))
+    shares = [end.shares(0, [z for z, _, _ in slabs]) for end in program.ends]
+    regions = program.regions_of(0, slabs)
+    found: dict[Hashable, Ranges] = {}
+    for k, ((start, stop), *plane) in enumerate(slabs):
+        reached, shared = ([ranges[k] for ranges in of] for of in (regions, shares))
+        key: Hashable = slabs[k]
+        if all(a > 0 and b < s.shape[0] for (a, b), s in zip(reached, program.steps, strict=True)):
+            moved = tuple((a - start, b - start) for a, b in (*reached, *shared))
+            key = start % layers, stop - start, moved, *plane
+        found.setdefault(key, slabs[k])
+    return list(found.values())
 
 
 #: Results of `_along_z` and `_in_plane`. Weak keys: a program may contain arrays.

@@ -82,8 +82,13 @@ class ChainSurvey(Survey):
     def _upper(self) -> bool:
         return any(s.upper for s in self.sources)
 
+    @cached_property
+    def _known_sizes(self) -> dict[Triple, MergeSize]:
+        """Sizes of steps by the shape of the volume: a plan compares many slabs of one volume."""
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_upper"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_upper", "_known_sizes")}
 
     @property
     def upper(self) -> bool:
@@ -115,15 +120,25 @@ class ChainSurvey(Survey):
         return sum(s.likely_bytes(shape, windows) for s in self.sources)
 
     def merge_size(self, grid: Grid) -> MergeSize:
-        voxels, sizes = math.prod(grid.shape), [s.merge_size(grid) for s in self.sources]
+        sizes = [s.merge_size(grid) for s in self.sources]
+        if grid.shape not in self._known_sizes:
+            self._known_sizes[grid.shape] = self._step_sizes(grid)
+        sizes.append(self._known_sizes[grid.shape])
+        return MergeSize(
+            max(s.certain for s in sizes),
+            max(s.expected for s in sizes),
+            max(s.maximum for s in sizes),
+        )
+
+    def _step_sizes(self, grid: Grid) -> MergeSize:
+        voxels = math.prod(grid.shape)
         # The rows of stored tables are known.
         known = self._rows([s.most_rows(0) for s in self.sources])
         worst = self._rows([s.most_rows(voxels) for s in self.sources])
-        likely = self._likely_bytes(grid, self._likely_rows(grid))
         return MergeSize(
-            max(*(step.gathered_bytes(own) for step, own in known), *(s.certain for s in sizes)),
-            max(likely, *(s.expected for s in sizes)),
-            max(*(step.most_bytes(own) for step, own in worst), *(s.maximum for s in sizes)),
+            max(step.gathered_bytes(own) for step, own in known),
+            self._likely_bytes(grid, self._likely_rows(grid)),
+            max(step.most_bytes(own) for step, own in worst),
         )
 
     def expected(
