@@ -50,9 +50,9 @@ from beam_volumes.kernels.labels.saddles import forest, lowest_floods
 BASIN_BYTES, PASS_BYTES = 150, 100
 #: Bytes of a row of the result.
 _ROW_BYTES = 16
-#: Layers of basins in a node above the leaves, from its children, and passes for each of these basins.
-#: Basins of smooth noise have up to 6.1 layers, and 1.8 to 2.9 passes.
-_OPEN_LAYERS, _OPEN_PASSES = 6.0, 2.2
+#: Layers of basins that stay open at both ends of a range of labels, and passes for each of these basins.
+#: Nodes have up to 6.1 layers of basins of smooth noise from two children, and 1.8 to 2.9 passes for each.
+_OPEN_LAYERS, _OPEN_PASSES = 3.0, 2.2
 
 
 @dataclass(frozen=True, eq=False)
