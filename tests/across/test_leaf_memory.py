@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from beam_volumes.across.agglomeration import Boundaries
+from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds.agglomeration import LEAF, Agglomeration
 from beam_volumes.across.rounds.cutting import Cutting
 from beam_volumes.across.rounds.floods import Floods
 from beam_volumes.across.rounds.flow import group_by_key
+from beam_volumes.across.rounds.lookup import VOXELS, Tally, filter_flow, lookup_flow
 from beam_volumes.session.local import Spill
+from tests.ops.array_mapping import ArrayMapping
 from tests.tiers import thorough
 
 SHARD = 1 << 16
@@ -49,6 +52,20 @@ def levels(k):
     return {"label": labels, "low": np.random.default_rng(k).random(SHARD).astype("f4")}
 
 
+def peak_of(flow, boxes):
+    """The bytes of the largest step, with its messages, which are stored between steps."""
+    tracemalloc.start()
+    try:
+        for r in flow.rounds:
+            box = boxes.pop(r.name, Spill())
+            for key, values in group_by_key(box):
+                for address, to, value in r.step(key, [box.load(value) for value in values]):
+                    boxes[address].put(to, value)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 @thorough
 @pytest.mark.parametrize(
     ("step", "tables", "mebibytes"),
@@ -67,17 +84,31 @@ def test_steps_stay_within_the_memory(step, tables, mebibytes):
     for r, rows in zip(flow.rounds, tables, strict=False):
         for k in range(shards):
             boxes[r.name].put((k,), rows(k))
-    tracemalloc.start()
-    try:
-        for r in flow.rounds:
-            box = boxes.pop(r.name, Spill())
-            for key, values in group_by_key(box):
-                for address, to, value in r.step(key, [box.load(value) for value in values]):
-                    boxes[address].put(to, value)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < limit
+    assert peak_of(flow, boxes) < limit
+
+
+class Shards(ArrayMapping):
+    def parts(self):
+        return [(k,) for k in range(16)]
+
+    def read(self, part):
+        return self.labels[part[0] :: 16], self.values[part[0] :: 16]
+
+
+@pytest.mark.parametrize("what", ["filter", "largest", "lookup"])
+def test_buckets_of_labels_stay_within_the_memory(what):
+    slabs, each, limit = 16, 1 << 14, 8 << 20
+    names = 1 + np.random.default_rng(0).permutation(slabs * each).astype(np.uint64)
+    how = {"voxels": VOXELS * slabs * each, "limit_bytes": limit}
+    if what == "lookup":
+        flow = lookup_flow(Shards.of((names, names.astype(float))), **how)
+    else:
+        flow = filter_flow(Keep(min_size=2), 5 if what == "largest" else None, **how)
+    boxes = defaultdict(Spill)
+    for k, labels in enumerate(np.array_split(names, slabs)):
+        tally = Tally(np.sort(labels), np.full(each, 2), np.zeros(each, bool))
+        boxes["slabs"].put((k,), tally)
+    assert limit // 2 < peak_of(flow, boxes) < limit
 
 
 @thorough
