@@ -170,12 +170,21 @@ def couples(count):
 
 
 @thorough
-@pytest.mark.parametrize("linkage", ["mean", "max", "min", "lowest", "quantile"])
+@pytest.mark.parametrize(
+    ("linkage", "is_large"),
+    [
+        *((name, False) for name in ("mean", "max", "min", "lowest", "quantile")),
+        *((name, True) for name in ("max", "min", "lowest")),
+    ],
+)
 @pytest.mark.parametrize("graph", [grid, hub, star, couples])
 @pytest.mark.parametrize("threshold", [0.0, 180.0])
 @pytest.mark.parametrize("closed", [1, 2])
-def test_a_step_takes_the_bytes_of_its_boundaries(linkage, graph, threshold, closed):
-    """Whether it merges most of its regions or few, and whether all of them are closed or every other one."""
+def test_a_step_takes_the_bytes_of_its_boundaries(linkage, is_large, graph, threshold, closed):
+    """Whether it merges most of its regions or few, and whether all of them are closed or every other one.
+
+    Different integers that floats cannot hold are compared by their ranks.
+    """
     random = np.random.default_rng(0)
     a, b = (
         x.astype(np.uint64) + np.uint64(1)
@@ -187,6 +196,9 @@ def test_a_step_takes_the_bytes_of_its_boundaries(linkage, graph, threshold, clo
         known = np.stack([known * faces, faces], axis=1)
     if linkage == "quantile":
         known = random.integers(0, 9, (len(a), 256))
+    if is_large:
+        known = (random.permutation(len(a)) << 40) + (1 << 60)
+        threshold = -(2.0**61) if linkage == "lowest" else 2.0**60 + threshold * 2.0**50
     step = Agglomeration("agglomerate", linkage, 0.5, threshold, None, False, depth=0)
     names = np.unique(np.concatenate([a, b]))[::closed]
 
