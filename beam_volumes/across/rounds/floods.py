@@ -37,7 +37,7 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.labels.saddles import forest, lowest_floods
 
 #: Bytes for a basin, and for a pass.
-BASIN_BYTES, PASS_BYTES = 150, 100
+BASIN_BYTES, PASS_BYTES = 150, 110
 
 
 @dataclass(frozen=True, eq=False)
