@@ -364,6 +364,7 @@ def _settle_in_order(
     values = -values[reach]
     order = np.argsort(values)
     rows, values = reach[order], -values[order]
+    del reach, order
     links = np.empty((len(rows), 2), np.int32)
     links[:, 0], links[:, 1] = (_places(regions.names, x)[rows] for x in (edges.a, edges.b))
     count = len(regions.names)
@@ -386,6 +387,7 @@ def _settle_in_order(
         (np.empty(room, np.uint64), np.empty(room, np.int32)),
         found,
     )
+    del values
     pairs, scores, totals = (x[:merges] for x in found)
     names = regions.names[pairs]
     made = Merges(names[:, 0], names[:, 1], scored.rounded(pairs, scores), totals.copy())
@@ -522,9 +524,9 @@ def _comparable(
         kinds, places = np.unique(known, return_inverse=True)
         if lowest:
             kinds, places = kinds[::-1], len(kinds) - 1 - places
-        # Python compares exactly, and negates all integers.
-        ordered = [-k if lowest else k for k in kinds.tolist()]
-        minimum = bisect_left(ordered, threshold)
+        # Python compares exactly, and negates all integers. Few of them are compared: all would need memory.
+        exact = (lambda k: -int(k)) if lowest else int
+        minimum = bisect_left(kinds, threshold, key=exact)  # type: ignore[arg-type]
         return places.reshape(-1).astype(np.float64), float(minimum), kinds
     values = known.astype(np.float64)
     return (-values if lowest else values), threshold, None

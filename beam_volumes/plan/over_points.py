@@ -55,6 +55,9 @@ class Unfinished(Reduction):
     def peak_bytes(self, threads: int) -> int:
         return self.whole.peak_bytes(threads)
 
+    def with_room(self, spare_bytes: int) -> Unfinished:
+        return replace(self, whole=self.whole.with_room(spare_bytes))
+
     def zero(self) -> Any:
         return self.whole.zero()
 

@@ -12,7 +12,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.runs import Journal
 from beam_volumes.session.identity import journal_place
 from beam_volumes.session.session import Session
-from beam_volumes.storage.inputs.arrays import ArrayReader
+from beam_volumes.storage.inputs.arrays import ArrayReader, MappedMask
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.place import Place, Spec, is_local, kvstore_spec, url
@@ -126,7 +126,7 @@ def check_remote(plan: Plan, journal: Any, runner: str, scratch: Any = None) -> 
     here = [
         f"the input {source.name}"
         for source in sources
-        if not source.reader.remote and not isinstance(source.reader, ArrayReader)
+        if not source.reader.remote and not isinstance(source.reader, ArrayReader | MappedMask)
     ]
     here += [f"the output {sink.name}" for sink in plan.outputs if is_local(sink.kvstore)]
     if book is not None and is_local(book):

@@ -23,7 +23,7 @@ import numpy as np
 
 from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Lattice, Range, pad_index
 from beam_volumes.kernels.rows import pad_margins
-from beam_volumes.storage.inputs.arrays import ArraySink, map_of
+from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.places.transfer import Transfer, read_into
 from beam_volumes.storage.sources.source import Source, read_stack
 from beam_volumes.sweep.activity import ActivityContext, Meter
@@ -241,9 +241,8 @@ class _Sweep:
             ):
                 continue
             part = array[tuple(slice(*r) for r in (self.plan.regions[i], self.y[i], self.x[i]))]
-            is_mapped_mask = part.dtype == bool and map_of(part) is not None  # see `copy`
             # Kernels are compiled for one layout, and for arrays that they may write.
-            if part.flags.carray and part.dtype == step.dtype and not is_mapped_mask:
+            if part.flags.carray and part.dtype == step.dtype:
                 found[i] = part.view(np.ndarray)
         return found
 

@@ -65,6 +65,10 @@ class Reduction(PlainData):
         # Each thread merges two states to a third one; then theirs are merged one by one.
         return (threads + 1) * 3 * self.state_bytes
 
+    def with_room(self, spare_bytes: int) -> Reduction:
+        """The same reduction, with states that may have more bytes if voxels need them."""
+        return self
+
     def zero(self) -> Any:
         """The state without voxels."""
         raise NotImplementedError

@@ -52,11 +52,7 @@ def copy(to: np.ndarray, voxels: np.ndarray, threads: int) -> None:
     work = to.nbytes // 16
 
     def part(a: int, b: int) -> None:
-        if to.dtype == bool and voxels.dtype == bool:
-            # Files that are mapped as bool may have other bytes than 0 and 1: nonzero is true.
-            np.not_equal(voxels[a:b].view(np.uint8), 0, out=to[a:b])
-        else:
-            np.copyto(to[a:b], voxels[a:b], "equiv")
+        np.copyto(to[a:b], voxels[a:b], "equiv")
 
     in_strips(len(to), work, threads, part)
 

@@ -32,9 +32,7 @@ Missing = tuple[int, list[Place]]
 class CheckComplete(beam.PTransform):
     """Fail if boxes do not fill an output: PCollection of boxes to one number, of units.
 
-    ``units``: write units of the output; boxes consist of whole ones. ``slabs``: the grid of the
-    boxes, if known; messages list its slabs. Raises ValueError: in a worker, after all boxes have
-    arrived; the message lists the missing ones.
+    Boxes consist of whole ``units``. A message lists the missing ``slabs``, or else the missing boxes.
     """
 
     def __init__(self, name: str, units: Grid, slabs: Grid | None = None):

@@ -126,13 +126,10 @@ def _time(_: Any, time: Any = beam.DoFn.TimestampParam) -> Timestamp:
 
 
 class WaitOn(beam.PTransform):
-    """Values of several PCollections under their common keys: a dict of them to ``(key, dict of lists)``.
+    """Values of several PCollections under their common keys: a dict of them to ``(key, dict of lists)``."""
 
-    As `CoGroupByKey`, with keys of a type that is known: other SDKs' runners compare the coders of keys
-    before and after a group by key, and Beam forgets the type between.
-
-    ``key``, type: of the keys; ``value``: of the values.
-    """
+    # As `CoGroupByKey`, with keys of a type that is known: runners of other SDKs compare the coders of keys
+    # before and after a group by key, and Beam forgets the type between.
 
     def __init__(self, key: Any, value: Any = Any):
         super().__init__()

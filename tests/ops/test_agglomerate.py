@@ -223,6 +223,14 @@ def test_scores_are_compared_exactly():
         settled({(1, 2): (2**62, 1), (2, 3): (2**62, 1)}, "mean", 0.0)
 
 
+@pytest.mark.parametrize("linkage", ["max", "min"])
+def test_large_negative_scores_are_compared_exactly(linkage):
+    pairs = {"label_a": [1, 2], "label_b": [2, 3]}
+    scores = {f"affinity_{linkage}": np.array([-(2**60) - 1, -(2**60)])}  # equal as floats
+    merges = bv.agglomerate(pairs | scores, linkage, threshold=-(2.0**61)).to_pyarrow()
+    assert merges.to_pydict()["label_b"] == [3, 3]
+
+
 @pytest.mark.parametrize("linkage", ["mean", "max"])
 def test_hubs_and_chains(linkage):
     """A hub with very many neighbours, and a chain through all leaves: each merge changes the hub's name."""

@@ -203,3 +203,11 @@ def test_bytes_of_a_file_mapped_as_bool_are_true_if_they_are_not_zero(tmp_path, 
     same = bv.compute(v, runner=None)
     assert same.view("u1").tolist() == (mask.view("u1") != 0).astype("u1").tolist()
     assert open_array(mask).read().view("u1").tolist() == same.view("u1").tolist()
+    wrapped = bv.pad(v, ((0, 0), (0, 0), (1, 0)), mode="wrap")
+    expected = np.pad(same, ((0, 0), (0, 0), (1, 0)), mode="wrap")
+    moved = bv.fuse([v], [np.eye(4)], order=0, blending="first")
+    for volume, voxels in ((wrapped, expected), (moved, same)):
+        found = bv.compute(volume, runner=None)
+        assert found.view("u1").tolist() == voxels.view("u1").tolist()
+    whole = bv.fuse([same.astype("u1")], [np.eye(4)], mask=[v])
+    assert np.asarray(whole).tolist() == same.view("u1").tolist()

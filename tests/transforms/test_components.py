@@ -222,6 +222,8 @@ def test_refusals():
             message = rf"{step.__name__}: {what}={size} is not a whole number of at least \d"
             with pytest.raises(ValueError, match=message):
                 step(grid, **wrong)
+        with pytest.raises(ValueError, match="min_size=3 is larger than max_size=2"):
+            step(grid, min_size=3, max_size=2)
     with pytest.raises(TypeError, match="has no grid"):
         bv.LabelComponents(mask)
     with pytest.raises(ValueError, match="is not one of"):

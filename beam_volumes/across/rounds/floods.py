@@ -47,7 +47,7 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.labels.saddles import forest, lowest_floods
 
 #: Bytes for a basin, and for a pass.
-BASIN_BYTES, PASS_BYTES = 150, 100
+BASIN_BYTES, PASS_BYTES = 150, 110
 #: Bytes of a row of the result.
 _ROW_BYTES = 16
 #: Layers of basins that stay open at both ends of a range of labels, and passes for each of these basins.

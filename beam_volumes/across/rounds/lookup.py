@@ -26,8 +26,8 @@ VOXELS = 64
 BUCKETS = 64
 #: Slabs in a group for adding counts.
 GROUP = 1024
-#: Maximum bytes of a step for a label of a slab or of the mapping.
-LABEL_BYTES = 200
+#: Bytes of a step for a label of a bucket that slabs and the mapping have, and of its messages.
+LABEL_BYTES = 128
 
 
 @dataclass(frozen=True, eq=False)

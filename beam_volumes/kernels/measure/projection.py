@@ -230,7 +230,7 @@ def check_digits(digits: int, max_digits: int | None) -> None:
     if max_digits is not None and digits > max_digits:
         raise ValueError(
             f"voxels differ too much in size: exact sums of an element of the result have {digits} digits of "
-            f"32 bits, and memory is planned for {max_digits}; set voxels near 0 to 0, as in "
+            f"32 bits, and there is memory for {max_digits}; increase memory=, set voxels near 0 to 0, as in "
             "bv.where(abs(v) > 1e-20, v, 0), or reduce crops with fewer elements"
         )
 

@@ -26,7 +26,7 @@ from beam_volumes.sweep.reduction import Slices
 #: Maximum bytes of a result: every worker that needs it receives it, and states are even larger.
 LIMIT = 256 << 20
 
-#: Cells with room for float64 of any size: more cells need a smaller range of voxels.
+#: Cells with room for float64 of any size: more cells need spare memory, or a smaller range of voxels.
 _ANY_RANGE = 1 << 14
 #: Maximum digits of a sum and of a sum of squares of floats, by size of the dtype: float32 of any size, and
 #: float64 from 1e-50 to 1e50, or of a usual range with two fill values.
@@ -319,7 +319,7 @@ class MomentsAlong(Along):
     """Sums, means, variances: cells are states of ``whole``, the reduction of all axes."""
 
     whole: folds.Moments
-    limited: bool = True  #: Whether sums of many cells have a maximum number of digits.
+    spare_bytes: int | None = 0  #: For digits, beyond `peak_bytes`; None for voxels of any size.
 
     @property
     def cost(self) -> float:
@@ -350,13 +350,17 @@ class MomentsAlong(Along):
     def _sum_of(self, digits: tuple[int, int]) -> int:
         return digits[0] + self.whole.squares * digits[1]
 
+    def with_room(self, spare_bytes: int) -> MomentsAlong:
+        return replace(self, spare_bytes=spare_bytes)
+
     @property
     def max_digits(self) -> int | None:
-        """Maximum digits of a cell, so that states fit `peak_bytes`; None for voxels of any size."""
-        any_size = not self.limited or math.prod(self.extent) <= _ANY_RANGE
-        if self.source != np.float64 or any_size:
+        """Maximum digits of a cell, so that states fit the memory; None for voxels of any size."""
+        if self.source != np.float64 or self.spare_bytes is None:
             return None
-        return self._sum_of(_DIGITS[8])
+        room = self.state_bytes + self.spare_bytes // 3 - 1024
+        digits = (room // max(1, math.prod(self.extent)) - 8) // 4
+        return None if digits >= self._sum_of(_ANY_DIGITS) else digits
 
     def part(
         self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None

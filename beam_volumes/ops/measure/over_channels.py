@@ -55,7 +55,7 @@ class OverChannels(Stage):
             )
         lines = along(self.whole, shape, _KEPT, (1, 2))
         # `scratch_bytes` has memory for floats of any size.
-        return replace(lines, limited=False) if isinstance(lines, MomentsAlong) else lines
+        return replace(lines, spare_bytes=None) if isinstance(lines, MomentsAlong) else lines
 
     @property
     def _adds_narrow_floats(self) -> bool:

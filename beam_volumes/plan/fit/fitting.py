@@ -348,10 +348,14 @@ def _needed_values(c: Cut) -> tuple[Value, ...]:
 def costed(
     index: int, program: Program, part: Partitioning, values: tuple[Value, ...], budget: int
 ) -> Pass:
-    """Make a pass, with its I/O and the bytes that its surveys may keep."""
+    """Make a pass, with its I/O and the bytes that its surveys, or else its reductions, may keep."""
     reads = chunks_read(program, part.grid)
     units = units_written(program)
     part = part.grown(budget)
+    if program.folds and not program.surveys and not part.has_answers:
+        spare = max(0, budget - part.memory) // len(program.folds)
+        folds = (replace(f, reduction=f.reduction.with_room(spare)) for f in program.folds)
+        program = replace(program, folds=tuple(folds))
     return Pass(
         index,
         program,

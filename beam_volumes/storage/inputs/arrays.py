@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
+from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.claims import ANY, Watched
@@ -68,6 +69,41 @@ class ArrayReader:
                 h.update(piece.data if self.portable else _summary(piece))
             self._digest.append(h.hexdigest())
         return self._digest[0]
+
+
+@dataclass(frozen=True, eq=False)
+class MappedMask:
+    """Bytes of a file that is mapped as bool: nonzero is true. Only `open` has voxels, for all paths."""
+
+    bytes: ArrayReader
+    chunk: Triple
+
+    in_memory = False
+    remote = False
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.bytes.extents
+
+    @property
+    def portable(self) -> bool:
+        return self.bytes.portable
+
+    def open(self) -> ts.TensorStore:
+        shape = self.bytes.array.shape
+        return ts.virtual_chunked(
+            callback(self._read),
+            dtype=bool,
+            shape=shape,
+            chunk_layout=ts.ChunkLayout(chunk_shape=((1,) * (len(shape) - 3) + self.chunk)),
+            context=context(),
+        )
+
+    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: object) -> None:
+        np.not_equal(self.bytes.array[domain.index_exp], 0, out=out)
+
+    def token(self) -> str:
+        return f"mask of {self.bytes.token()}"
 
 
 def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
@@ -245,19 +281,27 @@ def open_array(array: np.ndarray, request: IndexRequest | None = None) -> Source
     view = view[(slice(None),) * first + shown]
     z, y, x = view.shape[first:]
     whole, file = map_of(array), file_of(array)
-    if dtype.kind == "b" and whole is None and view.view(np.uint8).max(initial=0) > 1:
-        view = view.view(np.uint8) != 0  # bytes that are viewed as bool: nonzero is true
+    if dtype.kind == "b":  # bytes that are viewed as bool: nonzero is true
+        view = view.view(np.uint8)
+        if whole is None:
+            view = view != 0 if view.max(initial=0) > 1 else view.view(bool)
     place = None
     if whole is not None and file is not None and view.size:
         place = _place_of(view, whole, file)
     extents = [] if file is None else [Extent({"driver": "file", "path": file})]
+    reader: ArrayReader | MappedMask
+    reader = whole_array = ArrayReader(view, tuple(extents), place)
+    chunk = 1, max(1, y), max(1, x)
+    if view.dtype.kind != dtype.kind:
+        chunk = 1, max(1, min(y, _PIECE // max(1, x))), max(1, x)
+        reader = MappedMask(whole_array, chunk)
     return Source(
         name=name,
         shape=(z, y, x),
         dtype=dtype,
-        chunk=(1, max(1, y), max(1, x)),
+        chunk=chunk,
         space=chosen.space(),
-        reader=ArrayReader(view, tuple(extents), place),
+        reader=reader,
         encoded=False,
         leading=view.shape[:first],
         leading_chunk=(1,) * first,

@@ -326,9 +326,7 @@ class Source:
             return np.stack([self.point(axis, k).read(box) for k in range(self.leading[0])])
         box = Box.of_shape(self.shape) if box is None else box
         if self.array is not None:
-            part = self.array[box.slices]
-            # Files that are mapped as bool may have other bytes than 0 and 1.
-            return part.view(np.uint8) != 0 if part.dtype == bool else part.astype(self.dtype)
+            return self.array[box.slices].astype(self.dtype)
         out = np.empty(box.shape, self.dtype)
         read_into(self.open(), box, out).result()
         return out

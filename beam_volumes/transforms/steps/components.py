@@ -227,8 +227,9 @@ class MergeEquivalences(beam.PTransform):
     Raises
     ------
     ValueError
-        If a size is not a whole number or is negative, ``k_largest`` is less than 1, or components
-        lack a measure. In a worker, if the merge would need more than ``memory``.
+        If a size is not a whole number or is negative, ``min_size`` is larger than ``max_size``,
+        ``k_largest`` is less than 1, or components lack a measure. In a worker, if the merge would
+        need more than ``memory``.
 
     See Also
     --------
@@ -313,6 +314,11 @@ def _check_sizes(
     ):
         if size is not None:
             whole_number(size, what, name, minimum)
+    if min_size is not None and max_size is not None and min_size > max_size:
+        raise ValueError(
+            f"{name}: min_size={min_size} is larger than max_size={max_size}, so no component would be "
+            "kept; exchange them, or give one of them"
+        )
 
 
 def _loads_of(pair: tuple[SlabKey, SlabSummary], loads: Loads) -> Iterator[Any]:
