@@ -1,10 +1,11 @@
 """Registration of bad data: errors, links, seconds and memory, compared with other programs.
 
-    python benchmarks/registration.py [--python=PYTHON] [--limit=SECONDS] [tiles blocks sections]
+    python benchmarks/registration.py [--python=PYTHON] [--limit=SECONDS] [--seed=N] [tiles blocks sections]
 
 PYTHON has ashlar, multiview-stitcher, pystackreg and scikit-image. Each program runs in its own process for
 each case, from arrays in memory, and computes it twice; the second one counts. A process ends after SECONDS,
-by default 600. If only the first computation has ended then, it counts.
+by default 600. If only the first computation has ended then, it counts. N is added to the seeds of tiles and
+blocks.
 
 - tiles: 4 x 4 of 192 x 192 pixels with an overlap of 15 %, and blocks: 2 x 2 x 2 of 24 x 64 x 64 voxels with
   25 %. Stages are wrong by up to 4 pixels along each axis.
@@ -68,7 +69,7 @@ def cut(world: np.ndarray, place: np.ndarray, shape: tuple[int, ...]) -> np.ndar
     return moved[(slice(4, -4),) * len(shape)]
 
 
-def tile_cases(family: str) -> Iterator[tuple[str, Case]]:
+def tile_cases(family: str, seed: int = 0) -> Iterator[tuple[str, Case]]:
     shape, grid = (TILE, (4, 4)) if family == "tiles" else (BLOCK, (2, 2, 2))
     names = {
         "tiles": (
@@ -78,7 +79,7 @@ def tile_cases(family: str) -> Iterator[tuple[str, Case]]:
         "blocks": ("clean", "5 photons", "gains", "anisotropic", "overlap 10 %"),
     }[family]  # fmt: skip
     for number, name in enumerate(names):
-        rng = np.random.default_rng(number)
+        rng = np.random.default_rng(number + seed)
         overlap = {"overlap 5 %": 0.05, "overlap 10 %": 0.1, "stage 20 %": 0.35}.get(
             name, 0.15 if family == "tiles" else 0.25
         )
@@ -351,14 +352,14 @@ def main() -> None:
         measure(words[0], words[1], Path(words[2]))
         return
     options = dict(a[2:].split("=", 1) for a in sys.argv[1:] if a.startswith("--"))
-    limit = float(options.get("limit", 600))
+    limit, seed = float(options.get("limit", 600)), int(options.get("seed", 0))
     print("| Family | Case | Program | Stage | Error | Right | Wrong | Processor, s | Peak, MiB |")
     print("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as name:
         for family, programs in FAMILIES.items():
             if words and family not in words:
                 continue
-            cases = section_cases(family) if family == "sections" else tile_cases(family)
+            cases = section_cases(family) if family == "sections" else tile_cases(family, seed)
             for case, arrays in cases:
                 path = Path(name) / "case.npz"
                 np.savez(path, **arrays)

@@ -819,6 +819,39 @@ def test_tiles_with_weak_overlaps_are_not_worse_than_the_stage(content):
         assert used.sum() > 8
 
 
+def test_right_links_of_tiles_that_repeat_are_used():
+    """Fractions of voxels show which of several periods is right, although all match well."""
+    rng = np.random.default_rng(3)
+    side, step, k = 160, 130, np.arange(320) * 2 * np.pi
+    world = sum(tissue((320, 320), sigma, n) for n, sigma in enumerate((1.5, 4)))
+    world = 0.2 * (world - world.mean()) / world.std()
+    world = world + np.add.outer(np.sin(k / 9), np.sin(k / 11))
+    stage = np.array(list(itertools.product(range(2), repeat=2))) * step + 10
+    true = stage + rng.uniform(-4, 4, stage.shape)
+    spline = ndi.spline_filter(world)
+    tiles = [ndi.shift(spline, -p, prefilter=False)[:side, :side] for p in true]
+    tiles = [(t + rng.normal(0, 0.02, t.shape)).astype("f4") for t in tiles]
+    table, pairs = bv.register_tiles(tiles, stage, max_shift=8)
+    ends = np.stack([np.array(pairs[n]) for n in "ab"])
+    error = columns(pairs, ["shift_y", "shift_x"]) - np.diff(true[ends], axis=0)[0]
+    used = np.array(pairs["used"])
+    assert used.sum() >= 4 and (abs(error[used]) < 0.1).all()
+    found = columns(table, "yx") - true
+    assert abs(found - found.mean(axis=0)).max() < 0.1
+
+
+def test_thin_overlaps_have_fractions_of_voxels():
+    from beam_volumes.ops.geometry.registration.images import Link, refined
+
+    planes, world = 5, tissue((40, 48, 48), 2).astype("f4")
+    moved = ndi.shift(world.astype("f8"), (-0.4, 0.3, 0.2))[20 - planes :].astype("f4")
+    start = Link.shifted(np.array([20 - planes, 0, 0]), 0.0)
+    how = {"expected": start.shift, "min_overlap": 0.1}
+    link = refined(world[:20], moved[:20], start, "translation", np.ones(3), (3, 3, 3), **how)
+    assert link.is_refined
+    np.testing.assert_allclose(link.shift, (20 - planes + 0.4, -0.3, -0.2), atol=0.1)
+
+
 def links_of_grid(side, ndim, wrong, seed=0):
     """Links of neighbours in a grid, of which a share is wrong, with true and given places."""
     from beam_volumes.ops.geometry.registration.images import Link
@@ -1051,6 +1084,37 @@ def test_one_loop_that_contradicts_itself_leaves_the_stage():
         found = placed_tiles(wrong, given)
         assert found.used == ()
         np.testing.assert_array_equal(found.places, given)
+
+
+def test_links_that_may_be_chance_are_used_if_loops_of_different_structures_close():
+    links, _, true, given = links_of_grid(3, 2, 0)
+    reach = np.full(2, 12.0)
+
+    def error(places):
+        return abs(places - true - (places - true).mean(axis=0)).max()
+
+    assert placed_tiles({p: replace(k, evidence=-3.0) for p, k in links.items()}, given).used == ()
+    rng = np.random.default_rng(1)
+    world = rng.uniform(0, 90, (len(links), 2))
+    weak = {
+        pair: replace(link, evidence=-3.0, feature=world[n])
+        for n, (pair, link) in enumerate(links.items())
+    }
+    found = placed_tiles(weak, given, reach=reach, apart=20.0)
+    assert set(found.used) == found.confirmed == set(links)
+    assert error(found.places) < 0.3
+    # A link that is wrong closes no loop, and is not used.
+    pair = next(iter(links))
+    wrong = weak | {pair: replace(weak[pair], offset=weak[pair].offset + 4)}
+    found = placed_tiles(wrong, given, reach=reach, apart=20.0)
+    assert pair not in found.used and len(found.used) >= 8
+    # Links of one structure in each image always close.
+    same = {}
+    for (i, j), link in links.items():
+        same[i, j] = replace(link, evidence=-3.0, feature=150.0 - given[i])
+    found = placed_tiles(same, given, reach=reach, apart=20.0)
+    assert found.used == ()
+    np.testing.assert_array_equal(found.places, given)
 
 
 def test_large_blocks_of_tiles_are_solved_iteratively(monkeypatch):

@@ -22,7 +22,7 @@ from beam_volumes.transforms.waiting import beginning
 
 #: The two images of a pair, and numbers of their link.
 _Found: Any = Tuple[Tuple[int, int], Tuple[float, ...]]
-#: The fields of a link that are sent after its matrix and offset.
+#: The fields of a link that are sent after its matrix, offset and feature.
 _NUMBERS = ("quality", "voxels", "evidence", "contrast")
 #: The positions and the pairs.
 _Tables: Any = Tuple[ComputedTable, ComputedTable]
@@ -164,13 +164,20 @@ def _solved(
 
 def _numbers(link: Link) -> tuple[float, ...]:
     others = (getattr(link, name) for name in _NUMBERS)
-    return (*link.matrix.ravel().tolist(), *link.offset.tolist(), *others)
+    feature = np.full(len(link.offset), np.nan) if link.feature is None else link.feature
+    return (*link.matrix.ravel().tolist(), *link.offset.tolist(), *feature.tolist(), *others)
 
 
 def _link_of(numbers: Sequence[float], axes: int) -> Link:
-    matrix, offset, others = np.split(np.array(numbers), [axes * axes, axes * axes + axes])
+    sizes = np.cumsum([axes * axes, axes, axes])
+    matrix, offset, feature, others = np.split(np.array(numbers), sizes)
     named = dict(zip(_NUMBERS, others.tolist(), strict=True))
-    return Link(matrix.reshape(axes, axes), offset, **named)
+    return Link(
+        matrix.reshape(axes, axes),
+        offset,
+        feature=None if np.isnan(feature).any() else feature,
+        **named,
+    )
 
 
 @with_output_types(ComputedTable)

@@ -6,9 +6,8 @@ import functools
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import scipy.fft
@@ -38,6 +37,8 @@ _MAX_STEPS = 30
 _UNSETTLED = 0.1
 #: Voxels at the edges that are not compared, since smoothing changes them.
 _EDGE = 1
+#: Voxels of an overlap along an axis up to which slopes are of the interpolation, and not differences.
+_THIN = 2
 #: The share of the weights of smoothing that valid voxels must have, for a missing voxel to be interpolated,
 #: and for a valid voxel to be compared after smoothing. At a straight border it is 0.31 and 0.69.
 _MIN_FILLED, _MIN_VALID = 0.45, 0.9
@@ -61,6 +62,8 @@ MIN_ALONE = 14.0
 _MIN_RIVAL = 5.0
 #: A placement with a larger share of the best score is a rival, even if it may be chance itself.
 _SIMILAR = 0.8
+#: A placement with a smaller share of the best correlation is no rival, even if voxels do not exclude it.
+_UNIQUE = 0.5
 #: Other placements with which the best one is compared.
 _RIVALS = 3
 #: Voxels between two shifts that are different placements, and not one peak of the correlation.
@@ -91,6 +94,8 @@ class Link:
     evidence: float = -math.inf
     contrast: float = 1.0  #: The range of values, the smaller one of both arrays
     is_refined: bool = False  #: Whether fractions of voxels were found
+    #: Index of the first array at the strongest structure of both, of a link that may be chance
+    feature: np.ndarray | None = None
     #: Whether each array has valid voxels
     has_voxels: tuple[bool, bool] = (True, True)
     #: Indices of the first array at which links are compared with each other, (axes, points)
@@ -207,8 +212,8 @@ def aligned(
         link, rivalry = start[0], 0.0
     else:
         limits = _limits(max_shift, len(levels))
-        link, of_rivals = _start(*levels[-1], model, limits, spacing, rotations)
-        rivalry = of_rivals()
+        link, rivals = _start(*levels[-1], model, limits, spacing, rotations)
+        rivalry = rivals.share()
     for level, (near, far) in enumerate(reversed(levels)):
         if level:
             # Index i of a level contains indices 2 i and 2 i + 1 of the next one.
@@ -250,7 +255,7 @@ def _start(
     max_shift: Sequence[float],
     spacing: np.ndarray,
     rotations: Sequence[float],
-) -> tuple[Link, Callable[[], float]]:
+) -> tuple[Link, Rivals]:
     """Find the shift of the coarsest level; in planes, also the best of some rotations."""
     if model == "translation" or fixed.ndim != 2 or len(rotations) < 2:
         return translation(fixed, moving, max_shift)
@@ -261,8 +266,8 @@ def _start(
         turn = turn * spacing / spacing[:, None]
         back = middle - turn @ middle
         turned = ndimage.affine_transform(moving, turn, back, order=1, mode="nearest")
-        link, of_rivals = translation(fixed, turned, max_shift)
-        found.append((replace(link, matrix=turn, offset=turn @ link.offset + back), of_rivals))
+        link, rivals = translation(fixed, turned, max_shift)
+        found.append((replace(link, matrix=turn, offset=turn @ link.offset + back), rivals))
     return max(found, key=lambda each: each[0].quality)
 
 
@@ -273,10 +278,10 @@ def translation(
     *,
     expected: Sequence[float] | None = None,
     min_overlap: float = MIN_OVERLAP,
-) -> tuple[Link, Callable[[], float]]:
-    """Find the shift of ``moving`` relative to ``fixed``, in whole voxels, by phase correlation.
+) -> tuple[Link, Rivals]:
+    """Find the shift of ``moving`` relative to ``fixed``, in whole voxels, and the strongest others.
 
-    Also returns a function for the score of the strongest other shift, as a share of the score of this one.
+    Shifts are peaks of the phase correlation.
     """
     # Scores are roots of the evidence. ``max_shift`` is the maximum difference from the ``expected`` shift
     # along each axis; ``min_overlap`` is a fraction of the valid voxels of the array that has fewer of them.
@@ -295,7 +300,7 @@ def translation(
     middle = np.zeros(fixed.ndim) if expected is None else np.asarray(expected)
     boxes = {
         shift: _overlap(fixed.shape, moving.shape, shift)
-        for surface in (phases, abs(products))
+        for surface in (phases, products, -products)
         for shift in _peaks(surface, middle, np.maximum(max_shift, 0.5).tolist())
     }
     qualities = {
@@ -305,7 +310,7 @@ def translation(
     }
     qualities = {shift: found for shift, found in qualities.items() if found[1] >= minimum}
     if not qualities:
-        return Link.shifted(np.zeros(fixed.ndim), -1.0), lambda: math.inf
+        return Link.shifted(np.zeros(fixed.ndim), -1.0), Rivals(fixed, moving, max_shift)
 
     def evidence(shift: tuple[int, ...]) -> float:
         """Return the information that the voxels have in common."""
@@ -314,24 +319,193 @@ def translation(
 
     best = max(qualities, key=lambda shift: math.copysign(evidence(shift), qualities[shift][0]))
     distant = [s for s in qualities if max(abs(np.subtract(s, best))) > _MIN_SEPARATION]
-    compared = [boxes[s] for s in (best, *sorted(distant, key=evidence)[-_RIVALS:])]
+    distant = sorted(distant, key=evidence)
+    compared = [boxes[s] for s in (best, *distant[-_RIVALS:])]
+    rivals = [s for s in distant if qualities[s][0] > 0][-_RIVALS:]
+    others = [Link.shifted(np.array(s), *qualities[s]) for s in rivals]
     link = Link.shifted(np.array(best), *qualities[best])
-    return link, partial(_rivalry, fixed, moving, compared, max_shift)
+    return link, Rivals(fixed, moving, max_shift, compared, others)
 
 
-def _rivalry(
+@dataclass(frozen=True)
+class Rivals:
+    """Other shifts of two arrays that match almost as well as the best one."""
+
+    fixed: np.ndarray
+    moving: np.ndarray
+    max_shift: Sequence[float]
+    #: Boxes of both arrays, of the best shift and then of others
+    boxes: Sequence[tuple[tuple[slice, ...], tuple[slice, ...]]] = ()
+    links: Sequence[Link] = ()  #: Other shifts with a positive correlation
+
+    def share(self) -> float:
+        """Return the highest score of other overlaps that are rivals, as a share of the first one's."""
+        if not self.boxes:
+            return math.inf
+        variances = _variances(self.fixed, self.moving)
+        own, *others = (
+            _evidence_of_valid(self.fixed[near], self.moving[far], variances)
+            for near, far in self.boxes
+        )
+        significant = _tried(self.max_shift) + _MIN_RIVAL
+        shares = [(e, math.sqrt(abs(e) / max(own, 1e-9))) for e in others]
+        rivals = [share for e, share in shares if abs(e) > significant or share > _SIMILAR]
+        return max(rivals, default=0.0)
+
+
+def matched(
     fixed: np.ndarray,
     moving: np.ndarray,
-    boxes: Sequence[tuple[tuple[slice, ...], tuple[slice, ...]]],
+    model: str,
+    spacing: np.ndarray,
     max_shift: Sequence[float],
-) -> float:
-    """Return the highest score of other overlaps that are rivals, as a share of the first one's."""
-    variances = _variances(fixed, moving)
-    own, *others = (_evidence_of_valid(fixed[near], moving[far], variances) for near, far in boxes)
-    significant = _tried(max_shift) + _MIN_RIVAL
-    shares = [(e, math.sqrt(abs(e) / max(own, 1e-9))) for e in others]
-    rivals = [share for e, share in shares if abs(e) > significant or share > _SIMILAR]
-    return max(rivals, default=0.0)
+    expected: np.ndarray,
+    min_overlap: float,
+    *,
+    has_fractions: bool = True,
+) -> Link:
+    """Find the transform of two arrays at their full size, with its evidence.
+
+    Without ``has_fractions``, a link also has evidence if no fractions of voxels are found.
+    """
+    start, rivals = translation(
+        fixed, moving, max_shift, expected=expected.tolist(), min_overlap=min_overlap
+    )
+
+    def improved(link: Link) -> Link:
+        return refined(
+            fixed,
+            moving,
+            link,
+            model,
+            spacing,
+            max_shift,
+            expected=expected,
+            min_overlap=min_overlap,
+        )
+
+    def with_its_evidence(link: Link, rivalry: float) -> Link:
+        if has_fractions and not link.is_refined:
+            return link
+        return with_evidence(
+            fixed, moving, link, max_shift, rivalry=rivalry, model=model, expected=expected
+        )
+
+    link = improved(start)
+    found = with_its_evidence(link, rivals.share())
+    # Where an image repeats, a shift may be wrong by a period without any other peak within ``max_shift``.
+    repeats = _repeats(fixed, moving, link, max_shift, expected)
+    if not repeats and (found.evidence > -math.inf or not rivals.links):
+        return found
+    # Scores of whole voxels do not show which shift is right. Fractions of voxels do, by their residuals.
+    links = [link, *map(improved, rivals.links)]
+    for repeat in repeats:
+        changed = improved(repeat)
+        links.append(changed if changed.is_refined else repeat)
+    best, against = _preferred(fixed, moving, links)
+    found = with_its_evidence(best, 0.0)
+    return replace(found, evidence=min(found.evidence, against))
+
+
+def _repeats(
+    fixed: np.ndarray,
+    moving: np.ndarray,
+    link: Link,
+    max_shift: Sequence[float],
+    expected: np.ndarray,
+) -> list[Link]:
+    """Return other allowed links, by which the first array matches almost as well, because it repeats."""
+    middle = (np.array(fixed.shape) - 1) / 2
+    shift = link.shift_at(middle)
+    near, _ = _overlap(fixed.shape, moving.shape, np.rint(shift).astype(int).tolist())
+    part = fixed[near]
+    if not part.size or is_constant(part):
+        return []
+    spectrum = scipy.fft.rfftn(_windowed(cleaned(part)))
+    power = scipy.fft.irfftn(abs(spectrum) ** 2, part.shape)
+    reach = [min(2 * m, n / 2) for m, n in zip(max_shift, part.shape, strict=True)]
+    found = list[Link]()
+    for lag in _peaks(power, np.zeros(part.ndim), reach, 4 * _RIVALS):
+        if max(map(abs, lag)) <= _MIN_SEPARATION:
+            continue
+        moved = shift + lag
+        if (abs(moved - expected) > max_shift).any():
+            continue
+        a, b = _overlap(part.shape, part.shape, lag)
+        if _correlation(part[a], part[b])[0] < _SIMILAR:
+            continue
+        own = refined(
+            part, part, Link.shifted(np.array(lag), -1.0), "translation", np.ones(part.ndim), reach
+        )
+        if own.quality < _SIMILAR:
+            continue
+        offset = link.offset + link.matrix @ own.offset
+        found.append(replace(link, offset=offset, quality=own.quality, is_refined=False))
+    return found
+
+
+def _preferred(fixed: np.ndarray, moving: np.ndarray, links: Sequence[Link]) -> tuple[Link, float]:
+    """Return the link with the smallest residuals, and the evidence that all others have larger ones."""
+    smooth = [_smoothed(a) for a in (fixed, moving)]
+    near, far = (a if v is None else np.where(v, a, np.float32(np.nan)) for a, v in smooth)
+    best = links[0]
+    for other in links[1:]:
+        if other.is_refined > best.is_refined or (
+            other.is_refined == best.is_refined and _preference(near, far, other, best) > 0
+        ):
+            best = other
+    middle = (np.array(fixed.shape) - 1) / 2
+    at = best.shift_at(middle)
+    others = [o for o in links if max(abs(o.shift_at(middle) - at)) > _MIN_SEPARATION]
+    against = min((_preference(near, far, best, o) for o in others), default=math.inf)
+    against -= math.log(len(links))
+    if against < MIN_EVIDENCE and any(o.quality > _UNIQUE * best.quality for o in others):
+        against = -math.inf
+    return best, against
+
+
+def _preference(near: np.ndarray, far: np.ndarray, one: Link, other: Link) -> float:
+    """Return the evidence that one of two links leaves smaller residuals; negative for the other.
+
+    Arrays are smoothed.
+    """
+    # Q. H. Vuong, "Likelihood ratio tests for model selection and non-nested hypotheses", Econometrica 57,
+    # 1989. Squares of residuals are compared in blocks, because neighbours are not independent.
+    warped = [
+        ndimage.affine_transform(far, k.matrix, k.offset, near.shape, order=1, cval=np.nan)
+        for k in (one, other)
+    ]
+    inside = np.isfinite(near) & np.isfinite(warped[0]) & np.isfinite(warped[1])
+    box = ndimage.find_objects(inside.astype(np.uint8))
+    if not box:
+        return 0.0
+    a, b, c, inside = (x[box[0]] for x in (near, *warped, inside))
+    count = np.count_nonzero(inside)
+    a, b, c = (np.where(inside, x, 0).astype(np.float64) for x in (a, b, c))
+    a, b, c = ((x - x.sum() / count) * inside for x in (a, b, c))
+    squares = []
+    for x in (b, c):
+        power = _inner(x, x)
+        squares.append((a - x * (_inner(a, x) / power if power else 0.0)) ** 2)
+    better = squares[1] - squares[0]
+    rough = better - better.mean()
+    shares = inside.astype(np.float64)
+    for axis, n in enumerate(a.shape):
+        change = np.diff(rough, axis=axis)
+        slope = _inner(change, change)
+        scale = math.sqrt(_inner(rough, rough) / slope) if slope else math.inf
+        size = math.ceil(min(n, _LEFT_OUT_SCALES * scale))
+        starts = np.arange(max(n // size, 1)) * size
+        better, shares = (np.add.reduceat(x, starts, axis) for x in (better, shares))
+    better = better[shares > 0.5 * np.median(shares)]
+    if len(better) < 2:
+        return 0.0
+    deviation = better.std(ddof=1) / math.sqrt(len(better))
+    if not deviation:
+        return 0.0
+    score = float(better.mean() / deviation)
+    chance = float(scipy.special.stdtr(len(better) - 1, -abs(score)))
+    return math.copysign(-math.log(max(chance, 1e-300)), score)
 
 
 def is_constant(array: np.ndarray) -> bool:
@@ -434,23 +608,21 @@ def _taper(n: int) -> np.ndarray:
 
 
 def _peaks(
-    correlation: np.ndarray, middle: np.ndarray, reach: Sequence[float]
+    correlation: np.ndarray, middle: np.ndarray, reach: Sequence[float], count: int = _PEAKS
 ) -> Iterator[tuple[int, ...]]:
-    """Return the allowed shifts of the highest peaks, which repeat along each axis."""
+    """Yield the allowed shifts of the highest peaks, which repeat along each axis."""
     tops = ndimage.maximum_filter(correlation, 3, mode="wrap") == correlation
+    for axis, (n, m, r) in enumerate(zip(correlation.shape, middle.tolist(), reach, strict=True)):
+        lines = [abs(np.arange(n) + k - m) <= r for k in (0, -n)]
+        tops &= _along(lines[0] | lines[1], axis, correlation.ndim)
     places = np.flatnonzero(tops)
-    highest = places[np.argsort(-correlation.ravel()[places], kind="stable")[: 4 * _PEAKS]]
-    found = 0
+    highest = places[np.argsort(-correlation.ravel()[places], kind="stable")[:count]]
     for place in highest:
         index = np.unravel_index(place, correlation.shape)
         options = itertools.product(
             *((int(i), int(i) - n) for i, n in zip(index, correlation.shape, strict=True))
         )
-        allowed = [o for o in options if (abs(np.array(o) - middle) <= reach).all()]
-        yield from allowed
-        found += bool(allowed)
-        if found == _PEAKS:
-            return
+        yield from (o for o in options if (abs(np.array(o) - middle) <= reach).all())
 
 
 def _overlap(
@@ -609,7 +781,18 @@ def with_evidence(
     against = evidence * max(1 - rivalry, 0.0) ** 2 / 2 if rivalry else math.inf
     if against < MIN_ALONE:
         return link
-    return replace(link, evidence=min(evidence - by_chance, against))
+    feature = None
+    if evidence - by_chance < MIN_ALONE:
+        shared = _where_both_vary(near, far, inside)
+        strongest = np.unravel_index(int(shared.argmax()), shared.shape)
+        feature = np.array(strongest) + [float(s.start) for s in box[0]]
+    return replace(link, evidence=min(evidence - by_chance, against), feature=feature)
+
+
+def _where_both_vary(a: np.ndarray, b: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Return products of the differences of both arrays from their means, smoothed."""
+    one, other = (np.where(inside, x - x[inside].mean(dtype=np.float64), 0.0) for x in (a, b))
+    return np.asarray(ndimage.gaussian_filter(one * other, _SMOOTHING))
 
 
 def is_near(
@@ -664,7 +847,8 @@ def refined(
     matrix, place = start.matrix.copy(), start.matrix @ centre + start.offset
     best = start
     sizes = (near.size, far.size) if valid is None else map(np.count_nonzero, valid)
-    minimum = _MIN_REFINED * min_overlap * min(sizes)
+    inner = math.prod(1 - 2 * _edge(n) / n for n in map(min, near.shape, far.shape))
+    minimum = _MIN_REFINED * min_overlap * inner * min(sizes)
     limits = [m + 0.5 for m in max_shift]  # the start is in whole voxels
     for _ in range(_MAX_STEPS):
         offset = place - matrix @ centre
@@ -824,7 +1008,7 @@ def _warped(
 
 def _moved(near: np.ndarray, far: np.ndarray, offset: np.ndarray) -> Iterator[list[np.ndarray]]:
     """Yield the columns of `_warped` for a shift, which is interpolated axis by axis."""
-    inner = []
+    inner, slopes = [], dict[int, np.ndarray]()
     for axis, (n, m, s) in enumerate(zip(near.shape, far.shape, offset.tolist(), strict=True)):
         first = math.ceil(max(_edge(n), _edge(m) - s))
         stop = math.floor(min(n - 1 - _edge(n), m - 1 - _edge(m) - s)) + 1
@@ -836,16 +1020,28 @@ def _moved(near: np.ndarray, far: np.ndarray, offset: np.ndarray) -> Iterator[li
             [(1 - f) ** 3, 4 + f * f * (3 * f - 6), 1 + f * (3 + f * (3 - 3 * f)), f**3]
         )
         index = pad_index(first + whole - 1, stop + whole + 2, m, "mirror")
-        far = ndimage.correlate1d(far.take(index, axis), taps / 6, axis, mode="nearest")
-        far = far.take(range(2, len(index) - 1), axis)
+
+        def interpolated(
+            array: np.ndarray, weights: np.ndarray, index: np.ndarray = index, axis: int = axis
+        ) -> np.ndarray:
+            moved = ndimage.correlate1d(array.take(index, axis), weights, axis, mode="nearest")
+            return moved.take(range(2, len(index) - 1), axis)
+
+        slopes = {k: interpolated(slope, taps / 6) for k, slope in slopes.items()}
+        is_thin = stop - first <= _THIN
+        if is_thin:  # differences would leave no voxels
+            changes = [-((1 - f) ** 2), f * (3 * f - 4), 1 + f * (2 - 3 * f), f * f]
+            slopes[axis] = interpolated(far, np.array(changes) / 2)
+        far = interpolated(far, taps / 6)
         near = near.take(range(first, stop), axis)
-        inner.append(slice(1, -1) if stop - first > 2 else slice(None))
+        inner.append(slice(None) if is_thin else slice(1, -1))
     # Differences at the edges are one-sided.
-    arrays = [a[tuple(inner)] for a in (*_slopes(far), far, near)]
+    columns = [slopes.get(axis, slope) for axis, slope in enumerate(_slopes(far))]
+    arrays = [a[tuple(inner)] for a in (*columns, far, near)]
     rows = max(1, _BLOCK // max(1, near[0].size))
     for first in range(0, len(arrays[0]), rows):
-        *columns, last = (a[first : first + rows].ravel() for a in arrays)
-        yield [*columns, np.ones(last.size), last]
+        *others, last = (a[first : first + rows].ravel() for a in arrays)
+        yield [*others, np.ones(last.size), last]
 
 
 def _slopes(array: np.ndarray) -> list[np.ndarray]:

@@ -41,6 +41,8 @@ _TOLERANCE, _ROUGH = 1e-9, 1e-3
 _MAX_ITERATIONS = 20_000
 #: The last change of matrices with a reference, and the maximum number of steps to it.
 _MIN_STEP, _MAX_STEPS = 1e-7, 10
+#: The maximum distance in voxels by which loops of links that may be chance miss their start.
+_MAX_MISSED = 0.5
 #: Matrices, places and residuals.
 _Solved: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -88,10 +90,14 @@ def placed(
     reference: int | None,
     max_residual: float,
     spacing: np.ndarray,
+    reach: np.ndarray | None = None,
+    apart: float = 0.0,
 ) -> Placed:
     """Solve for the transforms by least squares, and leave out links that contradict the others.
 
     ``given`` are the places before, and ``neighbours`` pairs that keep their given distance without links.
+    With ``reach``, the maximum error of given distances, translations that may be chance are also used if
+    their loops close, and structures at a distance of ``apart`` voxels determine them.
     """
     # If links contradict each other, those that most others agree with are used first. The worst links are
     # removed, and the transforms solved again, until no residual is above ``max_residual`` and three times
@@ -130,6 +136,19 @@ def placed(
                 break
             kept = kept & [pair not in weak for pair in links]
         solved = system.solved(np.where(kept, system.weights, 0.0), solved)
+    if reach is not None:
+        possible = _Weak.of(links, reach, apart)
+        while (closing := possible.closing(kept, solved[1])).any():
+            changed = system.solved(np.where(kept | closing, system.weights, 0.0), solved)
+            wrong = closing & (changed[2] > max_residual)
+            if (changed[2][kept] > max(limit, max_residual)).any():
+                wrong = closing
+            if wrong.any():
+                possible = replace(possible, candidates=possible.candidates & ~wrong)
+            else:
+                kept, solved = kept | closing, changed
+        residuals = solved[2]
+        bridges = bridges_of(map(tuple, system.ends[kept].tolist()), len(given))
     used = tuple(pair for pair, is_kept in zip(links, kept, strict=True) if is_kept)
     of_pairs = dict(zip(links, residuals.tolist(), strict=True))
     return Placed(*solved[:2], used, of_pairs, frozenset(used) - bridges)
@@ -246,6 +265,105 @@ def bridges_of(pairs: Iterable[tuple[int, int]], count: int) -> set[tuple[int, i
                     if lowest[k] > visited[before]:
                         found.add((min(k, before), max(k, before)))
     return found
+
+
+@dataclass(frozen=True)
+class _Weak:
+    """Translations that may be chance, and are used if loops of them close."""
+
+    ends: np.ndarray  #: The images of each link, (links, 2)
+    shifts: np.ndarray  #: (links, axes)
+    features: np.ndarray  #: Of each link, in the first image; NaN if unknown
+    candidates: np.ndarray  #: Whether a link may be used
+    error: float  #: The distance by which a loop may miss its start
+    apart: float  #: The distance from which structures are different
+
+    @classmethod
+    def of(cls, links: Mapping[tuple[int, int], Link], reach: np.ndarray, apart: float) -> _Weak:
+        # Unrelated links have any shifts within the reach. A loop of them closes with this error in less
+        # than one in a thousand cases.
+        ndim = len(reach)
+        volume = float(np.prod(2 * reach + 1)) * math.exp(-MIN_EVIDENCE)
+        error = (volume * math.gamma(ndim / 2 + 1)) ** (1 / ndim) / math.sqrt(math.pi)
+        unknown = np.full(ndim, np.nan)
+        features = [unknown if k.feature is None else k.feature for k in links.values()]
+        return cls(
+            np.array(list(links), int).reshape(-1, 2),
+            np.array([k.shift for k in links.values()]).reshape(-1, ndim),
+            np.array(features).reshape(-1, ndim),
+            np.array([-math.inf < k.evidence < MIN_ALONE for k in links.values()], bool),
+            min(error, _MAX_MISSED),
+            apart,
+        )
+
+    def closing(self, kept: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return links that close a loop: with kept links, or of up to four groups that these connect."""
+        groups = connected(self.ends[kept], len(places))
+        some = np.flatnonzero(self.candidates & ~kept & np.isfinite(self.features).all(axis=1))
+        found = np.zeros(len(kept), bool)
+        ways: dict[int, list[_Way]] = {}
+        for n in some.tolist():
+            i, j = self.ends[n].tolist()
+            a, b = int(groups[i]), int(groups[j])
+            here = places[i] + self.features[n]
+            there = places[j] + self.features[n] - self.shifts[n]
+            if a == b:
+                found[n] = np.linalg.norm(here - there) <= self.error
+                continue
+            ways.setdefault(a, []).append(_Way(b, (n,), here - there, here, there, 0.0))
+            ways.setdefault(b, []).append(_Way(a, (n,), there - here, there, here, 0.0))
+        for length in (1, 2):
+            if found.any():
+                break
+            for a, first in ways.items():
+                by_end: dict[int, list[_Way]] = {}
+                for way in first:
+                    further = ways[way.end] if length > 1 else []
+                    for whole in (way, *(way.then(w) for w in further if w.end != a)):
+                        if whole.end > a:
+                            by_end.setdefault(whole.end, []).append(whole)
+                for same in by_end.values():
+                    for one, other in itertools.combinations(same, 2):
+                        if self._closes(one, other):
+                            found[[*one.links, *other.links]] = True
+        return found
+
+    def _closes(self, one: _Way, other: _Way) -> bool:
+        """Whether two ways are a loop that closes, although not all links are of the same structure.
+
+        Links of one structure in each image always close.
+        """
+        if not set(one.links).isdisjoint(other.links):
+            return False
+        if np.linalg.norm(one.shift - other.shift) > self.error:
+            return False
+        distances = [
+            float(np.linalg.norm(one.first - other.first)),
+            float(np.linalg.norm(one.last - other.last)),
+        ]
+        return max(*distances, one.apart, other.apart) >= self.apart
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Links from one group of images to another."""
+
+    end: int  #: The group at the end
+    links: tuple[int, ...]
+    shift: np.ndarray  #: By which the group at the end moves relative to the first one
+    first: np.ndarray  #: The position of the structure of the first link in the first group
+    last: np.ndarray  #: The same of the last link at the end
+    apart: float  #: The distance of the structures of successive links
+
+    def then(self, way: _Way) -> _Way:
+        return _Way(
+            way.end,
+            self.links + way.links,
+            self.shift + way.shift,
+            self.first,
+            way.last,
+            float(np.linalg.norm(self.last - way.first)),
+        )
 
 
 @dataclass(frozen=True)

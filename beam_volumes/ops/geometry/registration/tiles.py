@@ -31,9 +31,7 @@ from beam_volumes.ops.geometry.registration.images import (
     contrast_of,
     is_constant,
     marked,
-    refined,
-    translation,
-    with_evidence,
+    matched,
 )
 from beam_volumes.ops.geometry.registration.links import Placed, connected, corners, placed
 from beam_volumes.ops.geometry.registration.wobble import SliceLinks, movements, of_whole_tiles
@@ -62,6 +60,8 @@ _SUPPORT = 6
 _INSIDE = 0.999
 #: Residuals of links, in voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
+#: The distance of two structures, as a share of the longest side of tiles, from which they are different.
+_APART = 0.25
 
 
 @documented
@@ -166,9 +166,14 @@ def register_tiles(
     wrong. Pairs that may match by chance, because they overlap little, are empty or have repeating
     structures, are also excluded. A pair is used only if unrelated tiles would match as well in
     less than one in a thousand cases. If no loop of other pairs confirms the pair, the limit is one
-    in a million. Such a pair is not used if it is in a loop that contradicts itself. Without
-    ``reference``, the mean position of all tiles that pairs link does not change. The mean of
-    affine matrices is the identity.
+    in a million. Such a pair is not used if it is in a loop that contradicts itself. If structures
+    repeat, several shifts match. A pair is then used if one shift leaves significantly smaller
+    residuals than all others, with the same limits. Without matrices, other translations that may
+    be chance are used as well if loops of up to four of them close within half a voxel. Different
+    structures must determine them, at a distance of a quarter of the longest side of a tile.
+    Without ``reference``, the mean position of all tiles that pairs link does not change. The mean
+    of affine matrices is the identity. Rotations are then projected from affine maps, for turns of
+    a few degrees.
 
     Two tiles with the same given matrix are compared in their own voxels, without interpolation. If
     their matrices differ, the second tile is resampled to the voxels of the first. The found
@@ -209,6 +214,9 @@ def register_tiles(
 
     D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
     Processing 21, 2012.
+
+    Q. H. Vuong, "Likelihood ratio tests for model selection and non-nested hypotheses",
+    Econometrica 57, 1989.
 
     Examples
     --------
@@ -499,6 +507,8 @@ class TilePairs:
             reference=None,
             max_residual=_MAX_RESIDUAL,
             spacing=self.spacing,
+            reach=None if self.model != "translation" or self._has_matrices else self.limits,
+            apart=_APART * max(max(v.shape) for v in self.opened),
         )
         axes, columns = (
             self.opened[0].space.axes,
@@ -608,22 +618,17 @@ class TilePairs:
         expected = (place - begun) / factors
         a, b = marked(a), marked(b)
         limits = (self._limits_of(i) + 0.5) / factors
-        start, of_rivals = translation(a, b, limits, expected=expected, min_overlap=_MIN_OVERLAP)
-        link = refined(
+        spacing = self.spacing[:, None] * self.linear[i] if self._has_matrices else self.spacing
+        link = matched(
             a,
             b,
-            start,
             self.model,
-            (self.spacing[:, None] * self.linear[i] if self._has_matrices else self.spacing)
-            * factors,
+            spacing * factors,
             limits,
-            expected=expected,
-            min_overlap=_MIN_OVERLAP,
+            expected,
+            _MIN_OVERLAP,
+            has_fractions=self.subvoxel,
         )
-        if link.is_refined or not self.subvoxel:
-            link = with_evidence(
-                a, b, link, limits, rivalry=of_rivals(), model=self.model, expected=expected
-            )
         # Index k of a downsampled box has its centre at factors * k + first.
         first = [s.start for s in near] + (factors - 1) / 2
         matrix = link.matrix * factors[:, None] / factors
@@ -632,8 +637,9 @@ class TilePairs:
             linear = self.linear[i]
             offset = linear @ (offset + place) + self.given[i] - self.given[j]
             matrix = linear @ matrix @ np.linalg.inv(linear)
+        feature = None if link.feature is None else link.feature * factors + first
         contrast = min(contrast_of(a), contrast_of(b))
-        return replace(link, matrix=matrix, offset=offset, contrast=contrast)
+        return replace(link, matrix=matrix, offset=offset, feature=feature, contrast=contrast)
 
     def check_slices(self) -> None:
         """Refuse tiles that have no slices to move."""
@@ -665,7 +671,9 @@ class TilePairs:
             for n, (a, b) in enumerate(zip(*blocks, strict=True)):
                 if is_constant(a) or is_constant(b):
                     continue
-                link = _shift_of(marked(a), marked(b), limits, expected)
+                link = matched(
+                    marked(a), marked(b), "translation", np.ones(2), limits, expected, _MIN_OVERLAP
+                )
                 if link.evidence >= MIN_ALONE and link.quality >= min_quality:
                     ends.append((z + n, z + n - dz))
                     found.append(link.shift * factors + begun - away[1:])
@@ -823,24 +831,6 @@ class TilePairs:
             near.append(slice(int(max(0, s - limit)), int(min(n, s + m + limit))))
             far.append(slice(int(max(0, -s - limit)), int(min(m, n - s + limit))))
         return tuple(near), tuple(far)
-
-
-def _shift_of(near: np.ndarray, far: np.ndarray, limits: np.ndarray, expected: np.ndarray) -> Link:
-    """Return the shift of two planes, with evidence if fractions of voxels were found."""
-    how: dict[str, Any] = {"expected": expected, "min_overlap": _MIN_OVERLAP}
-    start, of_rivals = translation(near, far, limits.tolist(), **how)
-    link = refined(near, far, start, "translation", np.ones(2), limits.tolist(), **how)
-    if not link.is_refined:
-        return link
-    return with_evidence(
-        near,
-        far,
-        link,
-        limits.tolist(),
-        rivalry=of_rivals(),
-        model="translation",
-        expected=expected,
-    )
 
 
 def opened_tiles(tiles: Sequence[Any], name: str) -> list[Volume]:
