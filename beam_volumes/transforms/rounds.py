@@ -22,8 +22,9 @@ from beam_volumes.runs.failure import errors_as_data
 from beam_volumes.sweep.resources import make_room
 from beam_volumes.transforms import pipeline_metrics
 
-#: Bytes of a piece. Runners buffer whole elements, and some fail on larger ones.
-MAX_PIECE = 4 << 20
+#: Bytes of a piece. Flink divides its memory among the sorts of a job, and fails if an element does not fit
+#: one of them. With the steps of a segmentation, a sort has 2.8 MiB.
+MAX_PIECE = 512 << 10
 #: Messages of fewer bytes are not compressed: that would take longer than sending them.
 _SMALL = 1024
 _PICKLE = b"\x80"  # the first byte of a pickle, but not of a zstd frame
@@ -130,7 +131,7 @@ class RunFlow(beam.PTransform):
     """
 
     # The first round receives the input as it is, one value for each key. Before each further round,
-    # messages are grouped by key, in pieces of at most 4 MiB. Instead of the input it accepts the
+    # messages are grouped by key, in pieces of at most 512 KiB. Instead of the input it accepts the
     # dict of `FirstRound`.
     #
     # ``ready``: PCollection of one element; rounds after the first wait for it.
