@@ -264,7 +264,8 @@ def loads(
 ) -> Iterator[tuple[float, float]]:
     """For each level of the tree, the rows of a node, and the share of them that stays open.
 
-    A node gets ``open_layers`` layers of each of its children: a half at each end, except at the ends of all rows.
+    A node gets ``open_layers`` layers of each of its children: a half at each end, except at the ends of all
+    rows.
 
     >>> [round(count) for count, _ in loads(8000, layers=64, open_layers=8, leaf=1000, radix=2, levels=3)]
     [1000, 2000, 1500, 1000]
