@@ -50,8 +50,8 @@ from beam_volumes.across.rounds.tables import (
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
 
-#: Layers of regions around the ends of a range of labels with merges across them: 1.8 to 2.5 for neurons.
-_OPEN_LAYERS = 2.5
+#: Layers of regions with merges across both ends of a range of labels: 0.9 to 1.2 for neurons.
+_OPEN_LAYERS = 1.2
 #: Bytes of a row of the result.
 _ROW_BYTES = 16
 
