@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -26,6 +31,36 @@ _ENDED = {"FINISHED", "FAILED", "CANCELED", "SUSPENDED"}
 _MAX_WAIT = 60.0
 #: Seconds after which Flink lists a job that an ended job server has sent.
 _IN_FLIGHT = 2.0
+#: Flink sorts all messages of a task to one key as one record, and fails if this does not fit its memory,
+#: unless the sender of the job says otherwise. In a job with many steps, a sort has a few MB.
+SETTINGS = "taskmanager.runtime.large-record-handler: true"
+_setting = threading.Lock()
+
+
+def started(pipeline: beam.Pipeline) -> PipelineResult:
+    """Run a pipeline; a job server that Beam starts for it reads `SETTINGS`, or the user's FLINK_CONF_DIR."""
+    with _setting, _settings():
+        return pipeline.run()
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    if "FLINK_CONF_DIR" in os.environ:
+        yield
+        return
+    os.environ["FLINK_CONF_DIR"] = _folder().name
+    try:
+        yield
+    finally:
+        del os.environ["FLINK_CONF_DIR"]
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder with `SETTINGS` until this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="beam-volumes-flink-")
+    Path(folder.name, "flink-conf.yaml").write_text(SETTINGS + "\n")
+    return folder
 
 
 def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator[beam.Pipeline]:

@@ -116,6 +116,12 @@ _STACK = (
     "of the job server (--job_server_jvm_properties=-Xss16m, if the runner starts it)"
 )
 
+#: The remedy if a job server that this package did not start sent the job.
+_LARGE_RECORD = (
+    "Flink's memory for a sort is too small for this job: set taskmanager.runtime.large-record-handler: true "
+    "in the Flink configuration of the job server (flink-conf.yaml in the folder FLINK_CONF_DIR)"
+)
+
 
 @dataclass(frozen=True)
 class Elsewhere:
@@ -150,6 +156,8 @@ class Elsewhere:
                         raise OSError(remedy) from None
                 if "java.lang.StackOverflowError" in str(error):
                     raise RuntimeError(f"{_STACK}. {last_words(session, journal)}") from None
+                if "The record exceeds the maximum size of a sort buffer" in str(error):
+                    raise RuntimeError(f"{_LARGE_RECORD}. {last_words(session, journal)}") from None
                 if isinstance(error.__cause__, RemoteTraceback) or session.journal is None:
                     raise
                 # The runner gave up, for example because a worker died.

@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
-from beam_volumes.drive.flink import FlinkJob, jobs, rest_address
+from beam_volumes.drive.flink import FlinkJob, jobs, rest_address, started
 from beam_volumes.drive.probe import probed
 from beam_volumes.plan.run_options import runner_name
 from beam_volumes.runs import Journal
@@ -125,7 +125,8 @@ def run_to_end(pipeline: beam.Pipeline, journal: Journal, launch: str, secret: s
     """Run a pipeline, wait for its end, and raise a worker's exceptions."""
     try:
         rest = rest_address(pipeline.options)
-        result = pipeline.run()
+        on_flink = runner_name(pipeline.runner).lower().startswith("flink")
+        result = started(pipeline) if on_flink else pipeline.run()
         job: Any = result
         if rest is not None:
             job = FlinkJob(result, rest, pipeline.options.view_as(GoogleCloudOptions).job_name)

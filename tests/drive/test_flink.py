@@ -1,11 +1,14 @@
 """A job that is cancelled on Flink is gone from the cluster, or the message has the request that ends it."""
 
 import json
+import os
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+import yaml
 from apache_beam.runners.runner import PipelineResult
 
 from beam_volumes.drive import flink
@@ -98,3 +101,29 @@ def test_a_job_that_goes_on_is_reported_with_what_ends_it(monkeypatch):
 )
 def test_where_a_cluster_answers(options, rest):
     assert flink.rest_address(flink.PipelineOptions(options)) == rest
+
+
+def test_a_job_server_that_beam_starts_gets_the_settings_of_jobs(monkeypatch, tmp_path):
+    seen = []
+
+    class Pipeline:
+        def run(self):
+            folder = Path(os.environ["FLINK_CONF_DIR"])
+            seen.append([f.read_text() for f in folder.iterdir()])
+
+    monkeypatch.delenv("FLINK_CONF_DIR", raising=False)
+    flink.started(Pipeline())
+    assert "FLINK_CONF_DIR" not in os.environ
+    monkeypatch.setenv("FLINK_CONF_DIR", str(tmp_path))
+    flink.started(Pipeline())
+    assert seen == [[f"{flink.SETTINGS}\n"], []]
+
+
+def test_job_servers_of_the_templates_have_the_settings_of_jobs():
+    templates = Path(__file__).parents[2] / "templates"
+    settings = yaml.safe_load((templates / "flink" / "settings.yaml").read_text())
+    operator = (templates / "flink-operator" / "job-server.yaml").read_text()
+    maps = [d for d in yaml.safe_load_all(operator) if d["kind"] == "ConfigMap"]
+    wanted = yaml.safe_load(flink.SETTINGS)
+    assert wanted.items() <= settings.items()
+    assert wanted == yaml.safe_load(maps[0]["data"]["flink-conf.yaml"])

@@ -114,22 +114,34 @@ def test_a_runner_whose_program_cannot_be_fetched_says_what_to_give(what, monkey
     assert "\n" not in str(error.value) and not (tmp_path / "out.zarr").exists()
 
 
-def test_a_stack_too_small_for_a_job_says_what_to_set(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    "words, setting",
+    [
+        (
+            "org.apache.flink.runtime.rest.util.RestClientException: [Internal server error., <Exception on "
+            "server side:\njava.lang.StackOverflowError\n\tat more",
+            "env.java.opts.jobmanager",
+        ),
+        (
+            "java.io.IOException: The record exceeds the maximum size of a sort buffer (current maximum: "
+            "2981888 bytes).\n\tat more",
+            "taskmanager.runtime.large-record-handler",
+        ),
+    ],
+)
+def test_what_is_too_small_for_a_job_says_what_to_set(monkeypatch, tmp_path, words, setting):
     def submit(*_, **__):
-        raise RuntimeError(
-            "Pipeline x failed in state FAILED: org.apache.flink.runtime.rest.util.RestClientException: "
-            "[Internal server error., <Exception on server side:\njava.lang.StackOverflowError\n\tat more"
-        )
+        raise RuntimeError(f"Pipeline x failed in state FAILED: {words}")
 
     monkeypatch.setattr(launch, "run_pipeline", submit)
     v = bv.open(np.zeros((2, 3, 4), "u1"))
     em = bv.compute(v.to(tmp_path / "v.zarr"), runner=None)
-    with pytest.raises(RuntimeError, match=r"env\.java\.opts\.jobmanager.*resume=True") as error:
+    with pytest.raises(RuntimeError, match=rf"{re.escape(setting)}.*resume=True") as error:
         bv.compute((em + 1).to(tmp_path / "out.zarr"), runner="FlinkRunner")
     assert "\n" not in str(error.value)
     # As the templates have it.
     settings = (Path(__file__).parents[2] / "templates/flink/settings.yaml").read_text()
-    assert re.search(r"^env\.java\.opts\.jobmanager: .+", settings, re.M)[0] in str(error.value)
+    assert re.search(rf"^{re.escape(setting)}: .+", settings, re.M)[0] in str(error.value)
 
 
 def test_options_that_cannot_work_are_refused(tmp_path):
