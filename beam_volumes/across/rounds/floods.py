@@ -50,9 +50,9 @@ from beam_volumes.kernels.labels.saddles import forest, lowest_floods
 BASIN_BYTES, PASS_BYTES = 150, 110
 #: Bytes of a row of the result.
 _ROW_BYTES = 16
-#: Layers of basins that stay open at both ends of a range of labels, and passes for each of these basins.
-#: Nodes have up to 6.1 layers of basins of smooth noise from two children, and 1.8 to 2.9 passes for each.
-_OPEN_LAYERS, _OPEN_PASSES = 3.0, 2.2
+#: Layers of basins that stay open at both ends of a range of labels. Nodes have up to 6.1 layers of basins of
+#: smooth noise from two children.
+_OPEN_LAYERS = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +119,11 @@ class Floods(TreeStep):
             leaf = max(1, math.floor(self.leaf_rows(limit_bytes) / (1 + each)))
             nodes = loads(basins, layers, _OPEN_LAYERS, leaf, self.radix, self.depth)
             (first, _), *above = nodes
-            open_bytes = BASIN_BYTES + PASS_BYTES * min(each, _OPEN_PASSES)
+            # Forests have a pass for each basin. The passes between children are those of one layer.
+            between = passes * min(1.0, 1 / layers, layers - 1)
             inner = first * (BASIN_BYTES + PASS_BYTES * each)
-            return max([inner, *(count * open_bytes for count, _ in above)])
+            open_bytes = BASIN_BYTES + PASS_BYTES * min(1.0, each)
+            return max([inner, *(count * open_bytes + PASS_BYTES * between for count, _ in above)])
 
         most = self.most_bytes(rows)
         table = likely_shard_bytes(basins, _ROW_BYTES)
