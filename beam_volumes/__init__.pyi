@@ -13568,6 +13568,8 @@ def register_slices(
     solved together, without links that contradict other links. Links that may be due to chance are
     also excluded. A link is used only if unrelated slices would reach its correlation in less than
     one in a thousand cases. If no other links confirm it, the limit is one in a million.
+    Links of slices that deform disagree by several voxels. Such links are only used if they agree
+    better than unrelated ones would. Otherwise, these slices have no links, and are not moved.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
@@ -13704,9 +13706,14 @@ def register_tiles(
     wrong. Pairs that may match by chance, because they overlap little, are empty or have repeating
     structures, are also excluded. A pair is used only if unrelated tiles would match as well in
     less than one in a thousand cases. If no loop of other pairs confirms the pair, the limit is one
-    in a million. Such a pair is not used if it is in a loop that contradicts itself. Without
-    ``reference``, the mean position of all tiles that pairs link does not change. The mean of
-    affine matrices is the identity.
+    in a million. Such a pair is not used if it is in a loop that contradicts itself. If structures
+    repeat, several shifts match. A pair is then used if one shift leaves significantly smaller
+    residuals than all others, with the same limits. Without matrices, other translations that may
+    be chance are used as well if loops of up to four of them close within half a voxel. Different
+    structures must determine them, at a distance of a quarter of the longest side of a tile.
+    Without ``reference``, the mean position of all tiles that pairs link does not change. The mean
+    of affine matrices is the identity. Rotations are then projected from affine maps, for turns of
+    a few degrees.
 
     Two tiles with the same given matrix are compared in their own voxels, without interpolation. If
     their matrices differ, the second tile is resampled to the voxels of the first. The found
@@ -13747,6 +13754,9 @@ def register_tiles(
 
     D. Padfield, "Masked object registration in the Fourier domain", IEEE Transactions on Image
     Processing 21, 2012.
+
+    Q. H. Vuong, "Likelihood ratio tests for model selection and non-nested hypotheses",
+    Econometrica 57, 1989.
 
     Examples
     --------

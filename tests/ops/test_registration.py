@@ -1048,6 +1048,39 @@ def test_rotations_do_not_depend_on_the_reference(spacing):
     np.testing.assert_allclose(*between, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("reference", [None, 2])
+@pytest.mark.parametrize("size", [None, (1.0, 10.0, 1.0)])
+def test_slices_are_not_moved_by_links_that_all_contradict_each_other(size, reference):
+    """All residuals are similar, from 2 to 40 voxels."""
+    from beam_volumes.ops.geometry.registration.sequences import ImagePairs
+
+    how = {"method": "intensity", "neighbours": 3, "skip": (), "max_shift": None}
+    moved = []
+    for count in (3, 5, 10):
+        pairs = ImagePairs.of(
+            "register_slices", "z", ("y", "x"), count, (64, 64), 1, size,
+            model="rigid", reference=reference, min_quality=0.3, **how,
+        )  # fmt: skip
+        for seed in range(4):
+            rng, links = (
+                np.random.default_rng(seed),
+                links_of_slices(count, 0, "slowly", "rigid")[0],
+            )
+            for pair, link in links.items():
+                angle = rng.uniform(-0.3, 0.3)
+                wrong = np.array(turn(angle)) / pairs.spacing[:, None] * pairs.spacing
+                shift = rng.choice([-1, 1], 2) * rng.uniform(4, 30, 2)
+                middle = np.full(2, 31.5)
+                links[pair] = replace(link, matrix=wrong, offset=middle + shift - wrong @ middle)
+            table = pairs.solved(links)
+            if any(table["confirmed"].to_pylist()):
+                moved.append((count, seed))
+                continue
+            assert not any(table["links"].to_pylist())
+            np.testing.assert_allclose([table[c].to_numpy() for c in "yx"], 0, rtol=0, atol=1e-9)
+    assert len(moved) <= 1, moved  # some links agree by chance
+
+
 def test_links_that_contradict_each_other_are_not_used_alone():
     """Which of three links of a loop is wrong is unknown; a link outside of loops is used."""
     from beam_volumes.ops.geometry.registration.images import Link

@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import (
     reverse_cuthill_mckee,
 )
 from scipy.sparse.linalg import SuperLU, splu
+from scipy.special import fdtri
 
 from beam_volumes.ops.geometry.registration.images import MIN_ALONE, MIN_EVIDENCE, Link
 
@@ -41,6 +42,9 @@ _TOLERANCE, _ROUGH = 1e-9, 1e-3
 _MAX_ITERATIONS = 20_000
 #: The last change of matrices with a reference, and the maximum number of steps to it.
 _MIN_STEP, _MAX_STEPS = 1e-7, 10
+#: The probability with which unrelated links seem to agree, for ratios of squares up to a limit, which is
+#: enough if all links agree. For larger ratios, which small groups need, the probability is the third number.
+_MAX_CHANCE, _ENOUGH, _MAX_CHANCE_OF_FEW = 0.01, 6.0, 0.05
 #: The maximum distance in voxels by which loops of links that may be chance miss their start.
 _MAX_MISSED = 0.5
 #: Matrices, places and residuals.
@@ -92,12 +96,15 @@ def placed(
     spacing: np.ndarray,
     reach: np.ndarray | None = None,
     apart: float = 0.0,
+    may_be_unrelated: bool = False,
 ) -> Placed:
     """Solve for the transforms by least squares, and leave out links that contradict the others.
 
     ``given`` are the places before, and ``neighbours`` pairs that keep their given distance without links.
     With ``reach``, the maximum error of given distances, translations that may be chance are also used if
-    their loops close, and structures at a distance of ``apart`` voxels determine them.
+    their loops close, and structures at a distance of ``apart`` voxels determine them. If links
+    ``may_be_unrelated``, residuals above ``max_residual`` are only accepted in groups that agree better
+    than unrelated links.
     """
     # If links contradict each other, those that most others agree with are used first. The worst links are
     # removed, and the transforms solved again, until no residual is above ``max_residual`` and three times
@@ -126,6 +133,12 @@ def placed(
             kept = kept | (
                 significant & returning.pop(0)(system.evidence, groups, residuals <= limit)
             )
+        elif (
+            may_be_unrelated
+            and worst > max_residual
+            and (unrelated := system.unrelated(kept, significant, residuals)).any()
+        ):
+            kept = kept & ~unrelated
         else:
             bridges, uncontradicted = (
                 bridges_of(map(tuple, system.ends[some].tolist()), len(given))
@@ -535,6 +548,39 @@ class _Equations:
         cosine = (np.trace(between, axis1=1, axis2=2) - (ndim - 2)) / 2
         angle = np.arctan2(np.linalg.norm(halves, axis=1), cosine)
         return (halves / np.sinc(angle / np.pi)[:, None])[:, :, None]
+
+    def unrelated(
+        self, kept: np.ndarray, significant: np.ndarray, residuals: np.ndarray
+    ) -> np.ndarray:
+        """Return the links of groups that agree no better than unrelated links.
+
+        The transforms of n images explain the squares of n - 1 links, even if these are unrelated, and the
+        other links close loops. An F test compares what transforms explain with what remains. It counts one
+        number for each link, since rotations decide most residuals. If links of a group were left out, the
+        other ones may agree because they were selected.
+        """
+        count, ndim = self.given.shape
+        same = np.tile(np.eye(ndim), (count, 1, 1))
+        before = self._with_residuals(same, self.given)[2]
+        groups = connected(self.ends[kept], count)
+        first, second = groups[self.ends.T]
+        total, left, links, selected = (
+            np.bincount(first, each, minlength=count)
+            for each in (
+                kept * before**2,
+                kept * residuals**2,
+                kept,
+                significant & ~kept & (first == second),
+            )
+        )
+        free = np.maximum(np.bincount(groups, minlength=count) - 1, 1)
+        loops = links - free
+        usual, few = (
+            fdtri(free, np.maximum(loops, 1), 1 - p) for p in (_MAX_CHANCE, _MAX_CHANCE_OF_FEW)
+        )
+        least = np.minimum(usual, np.where(selected > 0, np.maximum(few, _ENOUGH), _ENOUGH))
+        agree = (loops <= 0) | ((total - left) * loops >= least * free * left)
+        return np.asarray(kept & ~agree[first])
 
     def _tree(self, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return links and neighbours that connect all images without a loop, and these neighbours.

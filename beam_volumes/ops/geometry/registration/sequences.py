@@ -154,6 +154,8 @@ def register_slices(
     solved together, without links that contradict other links. Links that may be due to chance are
     also excluded. A link is used only if unrelated slices would reach its correlation in less than
     one in a thousand cases. If no other links confirm it, the limit is one in a million.
+    Links of slices that deform disagree by several voxels. Such links are only used if they agree
+    better than unrelated ones would. Otherwise, these slices have no links, and are not moved.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
@@ -699,6 +701,7 @@ class ImagePairs:
             model=self.model,
             max_residual=_MAX_RESIDUAL,
             spacing=self.spacing,
+            may_be_unrelated=True,
         )
         fixed = self.reference
         placement = solved(reference=self.count // 2 if fixed is None else fixed)
