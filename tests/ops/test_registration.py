@@ -1150,6 +1150,63 @@ def test_links_that_may_be_chance_are_used_if_loops_of_different_structures_clos
     np.testing.assert_array_equal(found.places, given)
 
 
+def test_unrelated_links_rarely_close_loops():
+    """Less than one in a thousand of them is used, although a link is in many loops."""
+    from beam_volumes.ops.geometry.registration.images import Link
+
+    rng = np.random.default_rng(2)
+    index = np.array(list(itertools.product(range(4), repeat=2)))
+    pairs = [
+        (i, j)
+        for i, j in itertools.combinations(range(len(index)), 2)
+        if abs(index[j] - index[i]).max() == 1
+    ]
+    used, count = 0, 0
+    for _ in range(120):
+        links = {}
+        for i, j in pairs:
+            shift = 50.0 * (index[j] - index[i]) + rng.uniform(-3, 3, 2)
+            links[i, j] = Link(
+                np.eye(2),
+                -shift,
+                0.5,
+                500.0,
+                evidence=-2.0,
+                feature=rng.uniform(0, 60, 2),
+                points=np.zeros((2, 1)),
+            )
+        found = placed_tiles(links, 50.0 * index, reach=np.full(2, 3.0), apart=15.0)
+        used, count = used + len(found.used), count + len(links)
+    assert used < 0.002 * count
+
+
+def test_links_in_whole_voxels_need_evidence():
+    """Loops of whole numbers close by chance."""
+    rng = np.random.default_rng(4)
+    stage = np.array(list(itertools.product(range(3), repeat=2))) * 40
+    for _ in range(4):
+        tiles = [rng.normal(100, 5, (42, 42)).astype("f4") for _ in stage]
+        table, _ = bv.register_tiles(tiles, stage, max_shift=1.5, min_quality=0.1, subvoxel=False)
+        assert not any(table["links"].to_pylist())
+
+
+def test_loops_of_links_that_are_wrong_by_one_period_are_not_used():
+    rng = np.random.default_rng(13)
+    side, step, period = 90, 66, 42.0
+    y, x = np.mgrid[:330, :330].astype("f8")
+    turns = (0, np.pi / 3, 2 * np.pi / 3)
+    world = sum(np.cos(2 * np.pi / period * (x * np.cos(a) + y * np.sin(a))) for a in turns)
+    world += 0.1 * rng.normal(size=world.shape)
+    true = np.array(list(itertools.product(range(4), repeat=2))) * step
+    tiles = [world[i : i + side, j : j + side] for i, j in true]
+    tiles = [(t + 0.1 * rng.normal(size=t.shape)).astype("f4") for t in tiles]
+    stage = true + rng.uniform(-18, 18, true.shape)
+    _, pairs = bv.register_tiles(tiles, stage, max_shift=40)
+    ends = np.stack([np.array(pairs[n]) for n in "ab"])
+    error = columns(pairs, ["shift_y", "shift_x"]) - np.diff(true[ends], axis=0)[0]
+    assert (abs(error[np.array(pairs["used"])]) < 0.5).all()
+
+
 def test_large_blocks_of_tiles_are_solved_iteratively(monkeypatch):
     from beam_volumes.ops.geometry.registration import links as solver
 

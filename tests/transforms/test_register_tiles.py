@@ -36,3 +36,31 @@ def test_a_runner_gives_the_same_tables(correct, tmp_path):
         assert_that(before | bv.RegisterTiles(tiles, given, **how), same)
     with pytest.raises(ValueError, match="is in the memory of this process"):
         bv.RegisterTiles([np.zeros((600, 600))], [(0, 0)])
+
+
+@pytest.mark.parametrize("content", ["periodic", "sparse"])
+def test_tables_of_uncertain_pairs_do_not_depend_on_chunks(content, tmp_path):
+    rng = np.random.default_rng(1)
+    y, x = np.mgrid[:100, :100]
+    if content == "periodic":
+        world = 30 * np.sin(y / 2.5) * np.sin(x / 3)
+    else:
+        world = np.zeros((100, 100))
+        world[tuple(rng.integers(0, 100, (2, 60)))] = 400
+        world = ndi.gaussian_filter(world, 1.2)
+    given = [(0, 0), (0, 40), (40, 0), (40, 40)]
+    tiles = [world[i + 2 : i + 58, j : j + 56] for i, j in given]
+    tiles = [(100 + t + rng.normal(0, 4, t.shape)).astype("f4") for t in tiles]
+    stored = [
+        bv.compute(bv.open(t).to(tmp_path / f"{k}.zarr", chunks=16), runner=None)
+        for k, t in enumerate(tiles)
+    ]
+    expected = [t.to_pydict() for t in bv.register_tiles(tiles, given, max_shift=6)]
+
+    def same(found):
+        (tables,) = found
+        assert [repr(t.to_pydict()) for t in tables] == [repr(t) for t in expected]
+
+    with beam.Pipeline("FnApiRunner") as p:
+        before = p | beam.Create([1])
+        assert_that(before | bv.RegisterTiles(stored, given, max_shift=6), same)

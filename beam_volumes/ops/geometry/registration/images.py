@@ -396,6 +396,8 @@ def matched(
     # Where an image repeats, a shift may be wrong by a period without any other peak within ``max_shift``.
     repeats = _repeats(fixed, moving, link, max_shift, expected)
     if not repeats and (found.evidence > -math.inf or not rivals.links):
+        if found.feature is not None and _is_periodic(fixed, max_shift, found.quality):
+            return replace(found, feature=None)
         return found
     # Scores of whole voxels do not show which shift is right. Fractions of voxels do, by their residuals.
     links = [link, *map(improved, rivals.links)]
@@ -404,7 +406,25 @@ def matched(
         links.append(changed if changed.is_refined else repeat)
     best, against = _preferred(fixed, moving, links)
     found = with_its_evidence(best, 0.0)
+    if against < MIN_EVIDENCE or _is_periodic(fixed, max_shift, found.quality):
+        found = replace(found, feature=None)
     return replace(found, evidence=min(found.evidence, against))
+
+
+def _is_periodic(array: np.ndarray, max_shift: Sequence[float], quality: float) -> bool:
+    """Whether an array repeats within twice the maximum shift, almost as well as a link matches.
+
+    Errors by periods are alike in many links, so that loops of wrong links close.
+    """
+    whole = cleaned(array)
+    power = scipy.fft.irfftn(abs(scipy.fft.rfftn(_windowed(whole))) ** 2, whole.shape)
+    reach = [min(2 * m, 0.75 * n) for m, n in zip(max_shift, whole.shape, strict=True)]
+    for lag in _peaks(power, np.zeros(whole.ndim), reach, 4 * _RIVALS):
+        if max(map(abs, lag)) > _MIN_SEPARATION:
+            a, b = _overlap(whole.shape, whole.shape, lag)
+            if whole[a].size and _correlation(whole[a], whole[b])[0] >= _SIMILAR * quality:
+                return True
+    return False
 
 
 def _repeats(
@@ -782,7 +802,8 @@ def with_evidence(
     if against < MIN_ALONE:
         return link
     feature = None
-    if evidence - by_chance < MIN_ALONE:
+    # Loops of whole numbers often close by chance.
+    if evidence - by_chance < MIN_ALONE and link.is_refined:
         shared = _where_both_vary(near, far, inside)
         strongest = np.unravel_index(int(shared.argmax()), shared.shape)
         feature = np.array(strongest) + [float(s.start) for s in box[0]]

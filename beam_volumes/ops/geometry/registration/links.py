@@ -47,6 +47,8 @@ _MIN_STEP, _MAX_STEPS = 1e-7, 10
 _MAX_CHANCE, _ENOUGH, _MAX_CHANCE_OF_FEW = 0.01, 6.0, 0.05
 #: The maximum distance in voxels by which loops of links that may be chance miss their start.
 _MAX_MISSED = 0.5
+#: How often a loop of some links is found: from each link of three, and from both diagonals of four.
+_FOUND = {2: 1, 3: 3, 4: 2}
 #: Matrices, places and residuals.
 _Solved: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -288,7 +290,7 @@ class _Weak:
     shifts: np.ndarray  #: (links, axes)
     features: np.ndarray  #: Of each link, in the first image; NaN if unknown
     candidates: np.ndarray  #: Whether a link may be used
-    error: float  #: The distance by which a loop may miss its start
+    error: float  #: The distance by which the only loop of a link may miss its start
     apart: float  #: The distance from which structures are different
 
     @classmethod
@@ -305,9 +307,13 @@ class _Weak:
             np.array([k.shift for k in links.values()]).reshape(-1, ndim),
             np.array(features).reshape(-1, ndim),
             np.array([-math.inf < k.evidence < MIN_ALONE for k in links.values()], bool),
-            min(error, _MAX_MISSED),
+            error,
             apart,
         )
+
+    def max_missed(self, loops: float) -> float:
+        """Return the distance by which one of several loops of a link may miss its start."""
+        return min(self.error * max(loops, 1.0) ** (-1 / self.shifts.shape[1]), _MAX_MISSED)
 
     def closing(self, kept: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return links that close a loop: with kept links, or of up to four groups that these connect."""
@@ -321,13 +327,15 @@ class _Weak:
             here = places[i] + self.features[n]
             there = places[j] + self.features[n] - self.shifts[n]
             if a == b:
-                found[n] = np.linalg.norm(here - there) <= self.error
+                found[n] = np.linalg.norm(here - there) <= self.max_missed(1)
                 continue
             ways.setdefault(a, []).append(_Way(b, (n,), here - there, here, there, 0.0))
             ways.setdefault(b, []).append(_Way(a, (n,), there - here, there, here, 0.0))
         for length in (1, 2):
             if found.any():
                 break
+            closed = list[tuple[list[int], float]]()
+            tried = [0.0] * len(kept)
             for a, first in ways.items():
                 by_end: dict[int, list[_Way]] = {}
                 for way in first:
@@ -337,18 +345,25 @@ class _Weak:
                             by_end.setdefault(whole.end, []).append(whole)
                 for same in by_end.values():
                     for one, other in itertools.combinations(same, 2):
-                        if self._closes(one, other):
-                            found[[*one.links, *other.links]] = True
+                        if not self._is_loop(one, other):
+                            continue
+                        loop = [*one.links, *other.links]
+                        for n in loop:
+                            tried[n] += 1 / _FOUND[len(loop)]
+                        missed = float(np.linalg.norm(one.shift - other.shift))
+                        if missed <= self.max_missed(1):
+                            closed.append((loop, missed))
+            for loop, missed in closed:
+                if missed <= self.max_missed(min(tried[n] for n in loop)):
+                    found[loop] = True
         return found
 
-    def _closes(self, one: _Way, other: _Way) -> bool:
-        """Whether two ways are a loop that closes, although not all links are of the same structure.
+    def _is_loop(self, one: _Way, other: _Way) -> bool:
+        """Whether two ways are a loop, and not all links are of the same structure.
 
         Links of one structure in each image always close.
         """
         if not set(one.links).isdisjoint(other.links):
-            return False
-        if np.linalg.norm(one.shift - other.shift) > self.error:
             return False
         distances = [
             float(np.linalg.norm(one.first - other.first)),
