@@ -13709,11 +13709,12 @@ def register_tiles(
     in a million. Such a pair is not used if it is in a loop that contradicts itself. If structures
     repeat, several shifts match. A pair is then used if one shift leaves significantly smaller
     residuals than all others, with the same limits. Without matrices, other translations that may
-    be chance are used as well if loops of up to four of them close within half a voxel. Different
-    structures must determine them, at a distance of a quarter of the longest side of a tile.
-    Without ``reference``, the mean position of all tiles that pairs link does not change. The mean
-    of affine matrices is the identity. Rotations are then projected from affine maps, for turns of
-    a few degrees.
+    be chance are used as well if loops of up to four of them close within half a voxel, or less if
+    ``max_shift`` is small. Different structures must determine them, at a distance of a quarter of
+    the longest side of a tile. These translations need fractions of voxels, and images without
+    periods. Without ``reference``, the mean position of all tiles that pairs link does not change.
+    The mean of affine matrices is the identity. Rotations are then projected from affine maps, for
+    turns of a few degrees.
 
     Two tiles with the same given matrix are compared in their own voxels, without interpolation. If
     their matrices differ, the second tile is resampled to the voxels of the first. The found

@@ -32,7 +32,7 @@ _MAX_WAIT = 60.0
 #: Seconds after which Flink lists a job that an ended job server has sent.
 _IN_FLIGHT = 2.0
 #: Flink sorts all messages of a task to one key as one record, and fails if this does not fit its memory,
-#: unless the sender of the job says otherwise. In a job with many steps, a sort has a few MB.
+#: unless the job has this setting. In a job with many steps, a sort has a few MB.
 SETTINGS = "taskmanager.runtime.large-record-handler: true"
 _setting = threading.Lock()
 

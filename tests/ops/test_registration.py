@@ -1133,19 +1133,19 @@ def test_links_that_may_be_chance_are_used_if_loops_of_different_structures_clos
         pair: replace(link, evidence=-3.0, feature=world[n])
         for n, (pair, link) in enumerate(links.items())
     }
-    found = placed_tiles(weak, given, reach=reach, apart=20.0)
+    found = placed_tiles(weak, given, reach=reach, separation=20.0)
     assert set(found.used) == found.confirmed == set(links)
     assert error(found.places) < 0.3
     # A link that is wrong closes no loop, and is not used.
     pair = next(iter(links))
     wrong = weak | {pair: replace(weak[pair], offset=weak[pair].offset + 4)}
-    found = placed_tiles(wrong, given, reach=reach, apart=20.0)
+    found = placed_tiles(wrong, given, reach=reach, separation=20.0)
     assert pair not in found.used and len(found.used) >= 8
     # Links of one structure in each image always close.
     same = {}
     for (i, j), link in links.items():
         same[i, j] = replace(link, evidence=-3.0, feature=150.0 - given[i])
-    found = placed_tiles(same, given, reach=reach, apart=20.0)
+    found = placed_tiles(same, given, reach=reach, separation=20.0)
     assert found.used == ()
     np.testing.assert_array_equal(found.places, given)
 
@@ -1175,7 +1175,7 @@ def test_unrelated_links_rarely_close_loops():
                 feature=rng.uniform(0, 60, 2),
                 points=np.zeros((2, 1)),
             )
-        found = placed_tiles(links, 50.0 * index, reach=np.full(2, 3.0), apart=15.0)
+        found = placed_tiles(links, 50.0 * index, reach=np.full(2, 3.0), separation=15.0)
         used, count = used + len(found.used), count + len(links)
     assert used < 0.002 * count
 

@@ -119,7 +119,7 @@ class Floods(TreeStep):
             leaf = max(1, math.floor(self.leaf_rows(limit_bytes) / (1 + each)))
             nodes = loads(basins, layers, _OPEN_LAYERS, leaf, self.radix, self.depth)
             (first, _), *above = nodes
-            # Forests have a pass for each basin. The passes between children are those of one layer.
+            # Forests have a pass for each basin. Children have the passes of one layer between them.
             between = passes * min(1.0, 1 / layers, layers - 1)
             inner = first * (BASIN_BYTES + PASS_BYTES * each)
             open_bytes = BASIN_BYTES + PASS_BYTES * min(1.0, each)

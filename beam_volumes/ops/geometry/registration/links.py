@@ -97,14 +97,14 @@ def placed(
     max_residual: float,
     spacing: np.ndarray,
     reach: np.ndarray | None = None,
-    apart: float = 0.0,
+    separation: float = 0.0,
     may_be_unrelated: bool = False,
 ) -> Placed:
     """Solve for the transforms by least squares, and leave out links that contradict the others.
 
     ``given`` are the places before, and ``neighbours`` pairs that keep their given distance without links.
     With ``reach``, the maximum error of given distances, translations that may be chance are also used if
-    their loops close, and structures at a distance of ``apart`` voxels determine them. If links
+    their loops close, and structures at a distance of ``separation`` voxels determine them. If links
     ``may_be_unrelated``, residuals above ``max_residual`` are only accepted in groups that agree better
     than unrelated links.
     """
@@ -152,7 +152,7 @@ def placed(
             kept = kept & [pair not in weak for pair in links]
         solved = system.solved(np.where(kept, system.weights, 0.0), solved)
     if reach is not None:
-        possible = _Weak.of(links, reach, apart)
+        possible = _Weak.of(links, reach, separation)
         while (closing := possible.closing(kept, solved[1])).any():
             changed = system.solved(np.where(kept | closing, system.weights, 0.0), solved)
             wrong = closing & (changed[2] > max_residual)
@@ -291,10 +291,12 @@ class _Weak:
     features: np.ndarray  #: Of each link, in the first image; NaN if unknown
     candidates: np.ndarray  #: Whether a link may be used
     error: float  #: The distance by which the only loop of a link may miss its start
-    apart: float  #: The distance from which structures are different
+    separation: float  #: The distance from which structures are different
 
     @classmethod
-    def of(cls, links: Mapping[tuple[int, int], Link], reach: np.ndarray, apart: float) -> _Weak:
+    def of(
+        cls, links: Mapping[tuple[int, int], Link], reach: np.ndarray, separation: float
+    ) -> _Weak:
         # Unrelated links have any shifts within the reach. A loop of them closes with this error in less
         # than one in a thousand cases.
         ndim = len(reach)
@@ -308,7 +310,7 @@ class _Weak:
             np.array(features).reshape(-1, ndim),
             np.array([-math.inf < k.evidence < MIN_ALONE for k in links.values()], bool),
             error,
-            apart,
+            separation,
         )
 
     def max_missed(self, loops: float) -> float:
@@ -369,7 +371,7 @@ class _Weak:
             float(np.linalg.norm(one.first - other.first)),
             float(np.linalg.norm(one.last - other.last)),
         ]
-        return max(*distances, one.apart, other.apart) >= self.apart
+        return max(*distances, one.separation, other.separation) >= self.separation
 
 
 @dataclass(frozen=True)
@@ -381,7 +383,7 @@ class _Way:
     shift: np.ndarray  #: By which the group at the end moves relative to the first one
     first: np.ndarray  #: The position of the structure of the first link in the first group
     last: np.ndarray  #: The same of the last link at the end
-    apart: float  #: The distance of the structures of successive links
+    separation: float  #: The distance of the structures of successive links
 
     def then(self, way: _Way) -> _Way:
         return _Way(

@@ -61,7 +61,7 @@ _INSIDE = 0.999
 #: Residuals of links, in voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
 #: The distance of two structures, as a share of the longest side of tiles, from which they are different.
-_APART = 0.25
+_SEPARATION = 0.25
 
 
 @documented
@@ -509,7 +509,7 @@ class TilePairs:
             max_residual=_MAX_RESIDUAL,
             spacing=self.spacing,
             reach=None if self.model != "translation" or self._has_matrices else self.limits,
-            apart=_APART * max(max(v.shape) for v in self.opened),
+            separation=_SEPARATION * max(max(v.shape) for v in self.opened),
         )
         axes, columns = (
             self.opened[0].space.axes,
