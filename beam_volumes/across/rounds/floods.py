@@ -125,9 +125,9 @@ class Floods(TreeStep):
             open_bytes = BASIN_BYTES + PASS_BYTES * min(1.0, each)
             return max([inner, *(count * open_bytes + PASS_BYTES * between for count, _ in above)])
 
-        most = self.most_bytes(rows)
+        maximum = self.most_bytes(rows)
         table = likely_shard_bytes(basins, _ROW_BYTES)
-        return min(most, max(table, smallest_limit(most, need)))
+        return min(maximum, max(table, smallest_limit(maximum, need)))
 
     def most_bytes(self, rows: Sequence[int]) -> int:
         return rows[0] * PASS_BYTES + rows[1] * BASIN_BYTES

@@ -595,8 +595,8 @@ class _Equations:
         usual, few = (
             fdtri(free, np.maximum(loops, 1), 1 - p) for p in (_MAX_CHANCE, _MAX_CHANCE_OF_FEW)
         )
-        least = np.minimum(usual, np.where(selected > 0, np.maximum(few, _ENOUGH), _ENOUGH))
-        agree = (loops <= 0) | ((total - left) * loops >= least * free * left)
+        required = np.minimum(usual, np.where(selected > 0, np.maximum(few, _ENOUGH), _ENOUGH))
+        agree = (loops <= 0) | ((total - left) * loops >= required * free * left)
         return np.asarray(kept & ~agree[first])
 
     def _tree(self, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
