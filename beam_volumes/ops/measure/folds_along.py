@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from beam_volumes.ops.measure.folds import Fold
 from beam_volumes.ops.measure.pair_folds import Position
 from beam_volumes.ops.measure.rounding import quotients
 from beam_volumes.sweep.reduction import Slices
+from beam_volumes.sweep.stage import digest
 
 #: Maximum bytes of a result: every worker that needs it receives it, and states are even larger.
 LIMIT = 256 << 20
@@ -349,6 +350,11 @@ class MomentsAlong(Along):
 
     def _sum_of(self, digits: tuple[int, int]) -> int:
         return digits[0] + self.whole.squares * digits[1]
+
+    def token(self) -> str:
+        # Memory does not change results. The last word was a field of earlier versions.
+        *shared, _ = (getattr(self, f.name) for f in fields(self))
+        return digest(type(self).__name__, *shared, self.spare_bytes is not None)
 
     def with_room(self, spare_bytes: int) -> MomentsAlong:
         return replace(self, spare_bytes=spare_bytes)
