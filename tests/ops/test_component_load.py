@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.across import components as cc
+from beam_volumes.across.merge import leaf, merge
 from beam_volumes.across.rounds.components import component_flow, tree_of
 from beam_volumes.across.rounds.flow import group_by_key, run
 from beam_volumes.base.geometry import Grid
@@ -23,9 +25,9 @@ from tests.tiers import examples, thorough
 labelling = cc.Labelling(cc.connectivity_structure(1))
 
 
-def summaries(mask, grid):
+def summaries(mask, grid, measures=("size",)):
     cells = itertools.product(*map(range, grid.counts))
-    return [summarise(lambda b: mask[b.slices], grid, c, 99, labelling, ("size",)) for c in cells]
+    return [summarise(lambda b: mask[b.slices], grid, c, 99, labelling, measures) for c in cells]
 
 
 def total(load, parts):
@@ -83,6 +85,22 @@ def test_the_remedy_would_do(shape, step):
         other = Grid(shape, tuple(map(int, offer.groups())))
         load = MergeEstimate.of(other, int(needed * share * 1.1))  # an estimate
         assert load.finish(total(load, summaries(mask, other))) <= load.limit_bytes
+
+
+@pytest.mark.parametrize("measures", [(), ("size",), ("size", "box", "touches_border")])
+def test_a_step_needs_what_is_declared_for_its_components(measures):
+    """No more, and with an eighth of the bytes of a component the declaration would be too small."""
+    grid = Grid((4, 200, 200), (2, 200, 200))
+    parts = summaries(np.indices(grid.shape).sum(0) % 2 == 0, grid, measures)
+    load = MergeEstimate.of(grid, 1 << 30)
+    declared = load.finish(total(load, parts))
+    tracemalloc.start()
+    try:
+        merge(tree_of(grid), (1, 0, 0, 0), [leaf(part)[0] for part in parts])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert declared / 2 < peak <= declared
 
 
 def test_none_would_do():

@@ -1,6 +1,7 @@
 """Objects found tile by tile: against a plain loop over all tiles, for any slabs and runner."""
 
 import itertools
+import tracemalloc
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -12,7 +13,10 @@ from scipy import ndimage
 import beam_volumes as bv
 from beam_volumes.across.fragments import RULES
 from beam_volumes.across.rounds import flow as rounds
+from beam_volumes.ops.labels import instances
 from beam_volumes.ops.labels.surveys.fragment_surveys import FragmentSurvey
+from beam_volumes.ops.labels.surveys.instance_stages import Tiles
+from beam_volumes.sweep.stage import Block
 from tests.across.groups import shuffling
 from tests.tiers import examples, thorough
 
@@ -212,6 +216,33 @@ def test_shapes_axes_and_channels():
     for shape in [(0, 4, 5), (1, 1, 1)]:
         got = np.asarray(bv.map_instances(np.full(shape, 200, "u1"), bright, 3, 1))
         np.testing.assert_array_equal(got, np.ones(shape, "u4"))
+
+
+def three_arrays(tile):
+    first = tile.astype("f8") if tile.ndim == 3 else tile.sum(axis=0, dtype="f8")
+    second = 2 * first
+    return (first + second).astype(int)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f8"])
+@pytest.mark.parametrize("channels", [1, 5])
+def test_tiles_need_what_is_declared(dtype, channels, monkeypatch):
+    """No more, and with an eighth of the assumed bytes of a function it would be too little."""
+    stages, shape = [], (16, 64, 64)
+    monkeypatch.setattr(instances, "Tiles", lambda *a: stages.append(Tiles(*a)) or stages[-1])
+    parts = list(np.random.default_rng(0).integers(0, 9, (channels, *shape)).astype(dtype))
+    volume = bv.stack([*map(bv.open, parts)]) if channels > 1 else parts[0]
+    bv.map_instances(volume, three_arrays, shape, 0, name="test", version=1)
+    blocks = [Block(a, np.arange(len(a)), 0, 0, *a.shape[1:]) for a in parts]
+    stages[0].found(blocks, (0, 0, 0))  # imports
+    tracemalloc.start()
+    try:
+        stages[0].found(blocks, (0, 0, 0))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    declared = stages[0].working_bytes(shape, 1)
+    assert declared / 2 < peak <= declared
 
 
 @pytest.mark.parametrize("rule", RULES)

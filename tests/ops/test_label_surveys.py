@@ -1,5 +1,7 @@
 """Label volumes relabelled and filtered by key, as a session runs it, against numpy on all labels."""
 
+import tracemalloc
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -8,8 +10,9 @@ from hypothesis import given, settings
 from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds import flow as rounds
 from beam_volumes.across.rounds import lookup as lookup_rounds
-from beam_volumes.across.rounds.lookup import Tally, filter_flow, lookup_flow
+from beam_volumes.across.rounds.lookup import Tally, add, filter_flow, lookup_flow
 from beam_volumes.base.geometry import Grid
+from beam_volumes.kernels.labels.lookup import indexed
 from beam_volumes.ops.labels.surveys.label_surveys import (
     FilterSurvey,
     Lookup,
@@ -243,3 +246,39 @@ def test_a_second_sweep_that_sees_another_voxel_stops(volume, slab):
         flow = survey.flow(Grid(labels.shape, slab))
         with pytest.raises(ValueError, match="first sweep"):
             by_slabs(survey, flow, labels, slab, window, random, dtype, other)
+
+
+@pytest.mark.parametrize("what", ["tallies", "window", "answers", "mapping"])
+def test_labels_need_what_is_declared(what):
+    """No more, and with an eighth of the bytes of a label the declaration would be too small."""
+    count, shape = 8_193, (1, 7_193, 4)  # the tables have just doubled
+    survey = FilterSurvey.of("u8", voxels_per_label=4)
+    completion = LookupCompletion("", np.dtype("u8"), voxels_per_given=4)
+    grid, names = Grid(shape, shape), np.arange(1, count + 1, dtype=np.uint64)
+    labels = np.resize(names, shape)
+
+    def tallies():
+        parts = np.split(names.copy(), [count // 2])
+        add(Tally(a, np.ones(len(a), np.int64), np.ones(len(a), bool)) for a in parts)
+
+    lookup = Lookup.of("u8", (names, names))
+    work, declared = {
+        "tallies": (tallies, survey.likely_bytes(shape, 1)),
+        "window": (
+            lambda: survey.begin(grid, 0, (), 1 << 30).feed((labels,), (0, 1)),
+            survey.working_bytes(shape, (labels.dtype,)),
+        ),
+        "answers": (
+            lambda: completion.begin(grid, 0, (names.copy(), names.copy(), ())),
+            completion.likely_bytes(shape, 1),
+        ),
+        "mapping": (lambda: lookup._table, lookup.scratch_bytes(1, 1, 1)),
+    }[what]
+    indexed(names), survey.begin(grid, 0, (), 1 << 30).feed((labels,), (0, 1))  # loads kernels
+    tracemalloc.start()
+    try:
+        work()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert declared / 2 < peak <= declared

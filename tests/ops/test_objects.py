@@ -1,5 +1,6 @@
 """A function of each object, compared with scipy's labeled_comprehension, over partitions and runners."""
 
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,9 @@ from scipy import ndimage as ndi
 from skimage import measure
 
 import beam_volumes as bv
-from beam_volumes.base.geometry import Box
+from beam_volumes.base.geometry import Box, Grid
+from beam_volumes.ops.labels import painting
+from beam_volumes.sweep.stage import Block
 from tests.tiers import few, thorough
 
 PARTITIONS = [None, (2, 24, 20), (1, 5, 7), (9, 6, 20)]
@@ -139,6 +142,40 @@ def test_results_of_objects_painted_into_a_volume(function, dtype, slab, tmp_pat
             expected[box][region.mask] = found[region.mask]
     result = bv.open(tmp_path / "made.zarr") if isinstance(slab, str) else found_by_run
     assert np.array_equal(np.asarray(result), expected)
+
+
+def two_arrays(region):
+    image = region.images[0]
+    first = image.sum(axis=0, dtype="f8") if image.ndim == 4 else image.astype("f8")
+    second = 2 * first
+    second += first
+    return second
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f8"])
+@pytest.mark.parametrize("channels", [1, 5])
+def test_painted_objects_need_what_is_declared(dtype, channels, monkeypatch):
+    """No more, and with an eighth of the assumed bytes of a function it would be too little."""
+    made, shape, kind = [], (64, 64, 64), painting.PaintObjects
+    monkeypatch.setattr(painting, "PaintObjects", lambda *a: made.append(kind(*a)) or made[-1])
+    parts = [*map(bv.open, np.ones((channels, *shape), dtype))]
+    image, labels = bv.stack(parts) if channels > 1 else parts[0], np.ones(shape, "u1")
+    bv.map_labels(labels, two_arrays, dtype="f4", volumes=[image], name="test", version=1)
+    answer = np.ones(1, "u8"), np.array([[(0, 0, 0), shape]])
+    out = Block(np.empty(shape, "f4"), np.arange(64), 0, 0, 64, 64)
+
+    def run():
+        made[0].begin(Grid(shape, shape), 0, answer).run((labels,), out, (0, 64), 1)
+
+    run()  # imports
+    tracemalloc.start()
+    try:
+        run()
+        peak = tracemalloc.get_traced_memory()[1] - (12 << 10)  # Python's objects
+    finally:
+        tracemalloc.stop()
+    declared = made[0].state_bytes(shape, 1)
+    assert declared / 2 < peak <= declared
 
 
 def test_an_object_larger_than_a_slab_is_refused():

@@ -11,10 +11,15 @@ from hypothesis import given, settings
 from beam_volumes.across import tables as region_tables
 from beam_volumes.across.components import region_of
 from beam_volumes.across.exact import RowSize, joined_size, row_size
+from beam_volumes.across.rounds import cutting, floods
 from beam_volumes.across.rounds import flow as rounds
 from beam_volumes.across.rounds import tables as table_rounds
+from beam_volumes.across.rounds.agglomeration import SEGMENTS
+from beam_volumes.across.rounds.outlines import corner_rows
+from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import MEASURED_COPIES, MERGE_COPIES, table_flow
 from beam_volumes.base.geometry import Box, Grid
+from beam_volumes.ops.labels.outlines import OutlineSurvey
 from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, RegionSurvey, Rows
 from tests.across import test_adjacency as adjacencies
 from tests.across import test_tables
@@ -297,10 +302,16 @@ def test_a_step_of_a_merge_needs_what_is_declared(name):
     shape = (16, 128, 128)
     arrays = [(255 * np.random.default_rng(0).random(shape)).astype(d) for d in dtypes]
     labels = blocks_of_voxels(shape)
-    flow = table_flow(survey.table(shape), 2, row_bytes=survey.row_bytes)
     (_, part) = next(iter(surveyed(survey, (labels, *arrays), shape, 16)))
-    rows, step = 2 * len(part), next(r for r in flow.rounds if r.name == "shard")
-    values = [((0, k), part) for k in range(2)]
+    peak = peak_of_a_shard(survey.table(shape), part, part)
+    declared = MERGE_COPIES * 2 * len(part) * survey.row_bytes
+    assert declared / 8 < peak <= declared
+
+
+def peak_of_a_shard(kind, *parts):
+    """The bytes of a step that merges parts to the rows of a shard, with these parts."""
+    step = next(r for r in table_flow(kind, len(parts)).rounds if r.name == "shard")
+    values = [((0, k), part) for k, part in enumerate(parts)]
     [*step.step((0,), values[:1])]  # loads kernels
     tracemalloc.start()
     try:
@@ -309,8 +320,27 @@ def test_a_step_of_a_merge_needs_what_is_declared(name):
     finally:
         tracemalloc.stop()
     assert len(found) == 1
-    declared = MERGE_COPIES * rows * survey.row_bytes
-    assert declared / 8 < 2 * part.nbytes + peak <= declared
+    return peak + sum(part.nbytes for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "row_bytes"),
+    [
+        (SEGMENTS, cutting._ROW_BYTES),
+        (RecordRows((("label", "<u8"), ("mark", "<f8"))), cutting._ROW_BYTES),
+        (floods.Floods("", np.dtype("f8"), ("label", "low"), 0.0).rows, floods._ROW_BYTES),
+        (corner_rows(512), OutlineSurvey.row_bytes),
+        (RecordRows((("label", "<u8"), ("count", "<i8")), added=("count",)), 16),
+        (RecordRows((("label", "<u8"), ("is_kept", "?"))), 9),
+    ],
+    ids=["segments", "marks", "levels", "corners", "sums", "masks"],
+)
+def test_a_step_of_a_merge_of_records_needs_what_is_declared(kind, row_bytes):
+    """No more, and an eighth of the declaration would be too little; two parts have other rows."""
+    numbers = np.random.default_rng(0).permutation(1 << 15)
+    parts = [kind.records(dict.fromkeys(dict(kind.names), numbers[k::2])) for k in range(2)]
+    declared = MERGE_COPIES * len(numbers) * row_bytes
+    assert declared / 8 < peak_of_a_shard(kind, *parts) <= declared
 
 
 def test_the_samples_of_many_slabs_take_little_memory():

@@ -62,6 +62,7 @@ _SENT_BYTES = 17
 #: Bytes of each region of a node that adds boundaries in parts.
 _REGION_BYTES = 56
 #: Bytes of a merge while boundaries are added, and at the end, when merges are sorted for the table.
+#: The first is its row. In measurements, other declarations of a node leave room for it.
 _MERGE_BYTES, _SORTED_BYTES = 32, 128
 #: Boundaries are then added until those that stay leave less than one part in so many of the room.
 _PARTS = 16

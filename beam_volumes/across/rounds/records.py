@@ -83,10 +83,12 @@ class RecordRows(RowKind):
             sorted_ = column[order]
             differ |= sorted_[1:] != sorted_[:-1]
         starts = np.flatnonzero(np.concatenate([[True], differ]))
+        del sorted_, differ
+        first = order[starts]
+        sums = {name: np.add.reduceat(together[name][order], starts) for name in self.added}
+        del order, starts  # so that a merge needs few copies of narrow rows
         return Records({
-            name: np.add.reduceat(column[order], starts)
-            if name in self.added
-            else column[order[starts]]
+            name: sums[name] if name in sums else column[first]
             for name, column in together.items()
         })  # fmt: skip
 

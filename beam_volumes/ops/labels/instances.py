@@ -134,6 +134,7 @@ def map_instances(
         what,
     )
     called = name or str(getattr(function, "__name__", type(function).__name__))
+    voxel_bytes += max(0, len(v.nodes) * v.dtype.itemsize - 8)  # channels
     stage = Tiles(
         f"{what} {called}", np.dtype(np.uint32), shape, tiling.tiled_shape, tiling, function, axes,
         v.space.has_channels, identity(name, version), voxel_bytes,

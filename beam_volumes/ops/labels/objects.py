@@ -185,6 +185,12 @@ class StoredObjects(PlainData):
         """Bytes of a voxel of all volumes."""
         return sum(s.dtype.itemsize for s in (self.labels, *chain.from_iterable(self.images)))
 
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of a voxel of the volumes with a channel axis, which are copied for each object."""
+        groups = zip(self.images, self.channels, strict=True)
+        return sum(s.dtype.itemsize for group, many in groups if many for s in group)
+
     def boxes(self, rows: Columns) -> np.ndarray:
         """Return the boxes of the objects of some rows: n x 2 x 3."""
         ends = np.stack([rows[c] for c in rows if c.startswith("bbox-")], axis=1).astype(np.int64)

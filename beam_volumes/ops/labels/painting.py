@@ -240,6 +240,7 @@ class PaintObjects(Completion):
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         each = 1 + _FUNCTION_BYTES + self.dtype.itemsize + self.objects.voxel_bytes
+        each += self.objects.copied_bytes
         return math.prod(shape) * self.dtype.itemsize + self.max_voxels(shape) * each
 
     def begin(self, grid: Grid, index: int, answer: Any) -> Completer:

@@ -29,7 +29,8 @@ class Tiles(Regrid):
     axes: tuple[int, ...]  #: The axes of z, y, x of the function's arrays.
     has_channels: bool  #: Whether the arrays have channels before these axes.
     identity: str  #: Identifies the function.
-    voxel_bytes: int  #: Bytes per voxel of a tile, in addition to the input.
+    #: Bytes per voxel of a tile, in addition to 8 bytes of the input.
+    voxel_bytes: int
 
     #: Like a light network: its result is stored instead of computed twice.
     cost = 500.0
@@ -74,10 +75,8 @@ class Tiles(Regrid):
             slice(a - first, b - first)
             for (a, b), first in zip(spans, inputs[0].start, strict=True)
         )
-        given = np.stack(
-            [np.stack([b.slice(k)[y, x] for k in range(z.start, z.stop)]) for b in inputs]
-        )
-        shape = given.shape[1:]
+        given = np.stack([b.slice(k)[y, x] for b in inputs for k in range(z.start, z.stop)])
+        shape = (z.stop - z.start, *given.shape[1:])
         expected = tuple(n for a, n in enumerate(shape) if a in self.axes)
         given = given.reshape((len(inputs), *expected) if self.has_channels else expected)
         where = Box(*zip(*spans, strict=True))  # type: ignore[arg-type]

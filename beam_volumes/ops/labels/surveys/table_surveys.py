@@ -55,7 +55,7 @@ FOLD_BYTES = 3_000
 SHARE = 8
 #: Expected vertices of a convex hull.
 HULL_POINTS = 100
-#: Bytes of a row in shards of the usual number of rows.
+#: Bytes of a row in shards of the usual number of rows; shards of larger rows have fewer. Reserves no memory.
 MAX_ROW_BYTES = 600
 #: Digits of a sum that `FOLD_BYTES` includes; copies of all digits of sums, and of weighted sums.
 FOLD_DIGITS, SUM_COPIES, WEIGHTED_COPIES = 10, 4, 6
