@@ -16,7 +16,7 @@ TEMPLATES = Path(__file__).parent.parent / "templates"
 def test_the_manifests_agree():
     folder = TEMPLATES / "flink-operator"
     flink = yaml.safe_load((folder / "flink.yaml").read_text())
-    server, service = yaml.safe_load_all((folder / "job-server.yaml").read_text())
+    server, settings, service = yaml.safe_load_all((folder / "job-server.yaml").read_text())
     run = yaml.safe_load((folder / "run.yaml").read_text())
     spec, said = flink["spec"], dict(flink["spec"]["flinkConfiguration"])
     for role in ("jobManager", "taskManager"):
@@ -38,7 +38,12 @@ def test_the_manifests_agree():
     ports = {p["name"]: p["port"] for p in service["spec"]["ports"]}
     assert options["job_endpoint"] == f"{service['metadata']['name']}:{ports['jobs']}"
     stack = said["env.java.opts.jobmanager"]
-    assert container["env"] == [{"name": "JAVA_TOOL_OPTIONS", "value": stack}]
+    assert {e["name"]: e["value"] for e in container["env"]} == {
+        "JAVA_TOOL_OPTIONS": stack,
+        "FLINK_CONF_DIR": "/conf",
+    }
+    volumes = server["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "settings", "configMap": {"name": settings["metadata"]["name"]}} in volumes
     assert {p["containerPort"] for p in container["ports"]} == set(ports.values())
 
 

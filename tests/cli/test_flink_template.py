@@ -93,7 +93,9 @@ def test_flink_gets_the_settings_that_the_tests_run_with(services, tmp_path):
     # Who gives a job to the JobManager has the same stack.
     stack = SETTINGS["env.java.opts.jobmanager"]
     assert "--job_server_jvm_properties=$FLINK_ENV_JAVA_OPTS_JM" in SCRIPT
-    assert services["jobserver"]["environment"] == {"JAVA_TOOL_OPTIONS": stack}
+    environment = services["jobserver"]["environment"]
+    assert environment == {"JAVA_TOOL_OPTIONS": stack, "FLINK_CONF_DIR": "/conf"}
+    assert services["jobserver"]["volumes"] == ["./settings.yaml:/conf/flink-conf.yaml:ro"]
     version = re.search(r"--flink_version=([\d.]+)", SCRIPT)[1]
     assert services["jobmanager"]["image"].startswith(f"flink:{version}-")
     assert services["jobserver"]["image"].startswith(f"apache/beam_flink{version}_job_server:")
