@@ -20,6 +20,8 @@ from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOpt
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
+from beam_volumes.plan.run_options import runner_name
+
 #: A job with thirteen million paths starts within seconds. A whole run with one of 5 * 10^8 took 90
 #: seconds; one with 10^11 had not started after nine minutes.
 _MAX_PATHS = 10**8
@@ -61,6 +63,15 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory(prefix="beam-volumes-flink-")
     Path(folder.name, "flink-conf.yaml").write_text(SETTINGS + "\n")
     return folder
+
+
+def is_flink(runner: Any) -> bool:
+    """Whether Beam starts a job server of Flink for a runner.
+
+    >>> is_flink("FlinkRunner"), is_flink("PortableRunner")
+    (True, False)
+    """
+    return runner_name(runner).lower().startswith("flink")
 
 
 def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator[beam.Pipeline]:

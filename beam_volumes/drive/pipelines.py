@@ -18,9 +18,8 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
-from beam_volumes.drive.flink import FlinkJob, jobs, rest_address, started
+from beam_volumes.drive.flink import FlinkJob, is_flink, jobs, rest_address, started
 from beam_volumes.drive.probe import probed
-from beam_volumes.plan.run_options import runner_name
 from beam_volumes.runs import Journal
 from beam_volumes.runs.failure import raise_original
 from beam_volumes.runs.verify import Verification
@@ -95,7 +94,7 @@ def run_pipeline(
     journal = session.journal
     assert journal is not None, "numbers are returned through the journal"
     count = len(session.plan.passes)
-    on_flink = runner_name(runner).lower().startswith("flink")
+    on_flink = is_flink(runner)
     name = options.view_as(GoogleCloudOptions).job_name
     if on_flink and not name:  # by which the job is found on the cluster
         name = f"beam-volumes-{session.run_id}"
@@ -125,8 +124,7 @@ def run_to_end(pipeline: beam.Pipeline, journal: Journal, launch: str, secret: s
     """Run a pipeline, wait for its end, and raise a worker's exceptions."""
     try:
         rest = rest_address(pipeline.options)
-        on_flink = runner_name(pipeline.runner).lower().startswith("flink")
-        result = started(pipeline) if on_flink else pipeline.run()
+        result = started(pipeline) if is_flink(pipeline.runner) else pipeline.run()
         job: Any = result
         if rest is not None:
             job = FlinkJob(result, rest, pipeline.options.view_as(GoogleCloudOptions).job_name)

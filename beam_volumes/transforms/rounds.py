@@ -22,8 +22,8 @@ from beam_volumes.runs.failure import errors_as_data
 from beam_volumes.sweep.resources import make_room
 from beam_volumes.transforms import pipeline_metrics
 
-#: Bytes of a piece. Flink divides its memory among the sorts of a job, and fails if an element does not fit
-#: one of them. With the steps of a segmentation, a sort has 2.8 MiB.
+#: Bytes of a piece. Runners buffer whole elements: Beam sends them to workers in messages of 1 MB, or of one
+#: larger element, and a sort of Flink has 2.8 MiB in a job with the steps of a segmentation.
 MAX_PIECE = 512 << 10
 #: Messages of fewer bytes are not compressed: that would take longer than sending them.
 _SMALL = 1024

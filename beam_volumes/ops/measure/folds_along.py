@@ -352,7 +352,7 @@ class MomentsAlong(Along):
         return digits[0] + self.whole.squares * digits[1]
 
     def token(self) -> str:
-        # Memory does not change results. The last word was a field of earlier versions.
+        # Memory does not change results. Earlier versions had the last value as a field.
         *shared, _ = (getattr(self, f.name) for f in fields(self))
         return digest(type(self).__name__, *shared, self.spare_bytes is not None)
 
