@@ -30,7 +30,7 @@ def test_a_run_in_several_jobs(tmp_path, monkeypatch):
             begun.append(k)
             yield pipeline_of(range(k, k + 1))
 
-    monkeypatch.setattr(pipelines, "runner_name", lambda runner: "FlinkRunner")
+    monkeypatch.setattr(pipelines, "is_flink", lambda runner: True)
     monkeypatch.setattr(pipelines, "jobs", one_by_one)
     planned = bv.plan(*targets, slab=(2, 10, 12), workers=1)
     session = begin(planned)
@@ -68,7 +68,7 @@ def test_a_run_from_affinities_to_segments_can_be_divided(tmp_path, monkeypatch)
         workers=2,
     )
     sent = []
-    monkeypatch.setattr(pipelines, "runner_name", lambda runner: "FlinkRunner")
+    monkeypatch.setattr(pipelines, "is_flink", lambda runner: True)
     monkeypatch.setattr(pipelines, "run_to_end", lambda pipeline, *rest: sent.append(pipeline))
     run_pipeline(begin(planned), FnApiRunner(), PipelineOptions([]))
     assert 1 < len(sent) <= len(planned.passes)
