@@ -179,7 +179,8 @@ def segment(arguments: argparse.Namespace) -> None:
         affinities = affinities[(slice(None), *(slice(*span) for span in spans))]
     arguments.out.mkdir(parents=True, exist_ok=True)
     wanted = targets(affinities, arguments.out, arguments.fragments)
-    options = {"memory": arguments.memory, "runner": arguments.runner, "overwrite": True}
+    options = {"memory": arguments.memory, "runner": arguments.runner}
+    options["resume" if arguments.resume else "overwrite"] = True
     if arguments.slab:
         options["slab"] = [int(n) for n in arguments.slab.split(",")]
     if arguments.options:
@@ -237,6 +238,7 @@ def main() -> None:
     run.add_argument("--slab")
     run.add_argument("--memory", default="2GiB")
     run.add_argument("--runner")
+    run.add_argument("--resume", action="store_true", help="continue an interrupted run")
     run.add_argument("--options", help="options of Beam, separated by spaces")
     pair = verbs.add_parser("compare")
     pair.add_argument("out", type=Path)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -26,6 +26,8 @@ from beam_volumes.kernels.labels import agglomeration as kernels
 
 #: Sums and counts below this limit are added and compared exactly.
 MAXIMUM = 1 << 62
+#: Rows whose intermediate results are in memory at a time.
+_BLOCK = 1 << 14
 #: Neighbours of a region that is searched for its best neighbour again after each merge.
 MAX_NEIGHBOURS = 256
 
@@ -66,11 +68,13 @@ class Boundaries:
 
     @classmethod
     def together(cls, parts: list[Boundaries]) -> Boundaries:
-        """All rows of some parts, as new arrays; empties the list to release the parts."""
-        names = "a", "b", "known"
-        columns = [np.concatenate([getattr(p, name) for p in parts]) for name in names]
+        """All rows of some parts; empties the list, and releases a column of the parts when it is copied."""
+        columns = [[p.known for p in parts], [p.b for p in parts], [p.a for p in parts]]
         parts.clear()
-        return cls(*columns)
+        return cls(*(np.concatenate(columns.pop()) for _ in range(3)))
+
+    def __getitem__(self, rows: slice) -> Boundaries:
+        return Boundaries(self.a[rows], self.b[rows], self.known[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,12 +207,13 @@ def settle(
             f"agglomerate: {n:,} boundaries in one step are too many; the maximum is {2**30:,}"
         )
     limits = _limits((max_size, min_size))
-    if linkage.how == kernels.LARGEST:
-        return _settle_in_order(edges, regions, linkage, threshold, limits)
+    in_order = linkage.how == kernels.LARGEST
     scored = _Scored.of(edges, linkage, threshold)
-    links = np.empty((n, 4), np.int32)
+    links = np.empty((n, 2 if in_order else 4), np.int32)
     links[:, 0], links[:, 1] = (_places(regions.names, x) for x in (edges.a, edges.b))
     del edges  # its labels
+    if in_order:
+        return _settle_in_order([links], scored, regions, limits, dtype)
     sizes, stuck = regions.sizes.copy(), regions.is_open.copy()
     numbers = np.arange(count, dtype=np.int32)
     room = min(n, count)  # each merge needs a boundary, and removes a region
@@ -234,6 +239,7 @@ def settle(
         rest = np.flatnonzero(links[:, 0] >= 0)
         links, stuck = links[rest], regions.is_open.copy()
         scored = scored.of_rows(rest)
+        del rest
         own = sizes, stuck, numbers
         later = tuple(x[merges:] if len(x) else x for x in found)
         merges += _merge_greedily(how, links, scored, own, later)
@@ -272,28 +278,30 @@ def settle_in_parts(
     if room(0) >= sum(map(len, parts)):
         together = Boundaries.together
         return settle(together(parts), regions, linkage, threshold, max_size, min_size)
-    edges = Boundaries.together(parts)
-    order = np.argsort(edges.b, kind="stable")
-    a, b, known = edges.a[order], edges.b[order], edges.known[order]
-    del edges, order
-    places = np.empty((len(a), 2), np.int32)
-    places[:, 0], places[:, 1] = _places(regions.names, a), _places(regions.names, b)
-    last = np.full(len(regions.names), -1, np.int64)  # the row of its last boundary
-    for k in range(2):
-        np.maximum.at(last, places[:, k], np.arange(len(a)))
-    sizes, left = regions.sizes.copy(), Boundaries(a[:0], b[:0], known[:0])
+    total = sum(map(len, parts))
+    _sort(parts)
+    last = np.arange(len(regions.names), dtype=np.int32)  # the larger region of its last boundary
+    find = _finder(regions.names, total)
+    for part in parts:
+        for rows in _blocks(len(part)):
+            np.maximum.at(last, find(part.a[rows]), find(part.b[rows]).astype(np.int32))
+    del find, part
+    sizes, left = regions.sizes.copy(), parts[0][:0]
     # Each merge needs a boundary, and removes a region.
-    max_merges = min(len(a), len(sizes))
+    max_merges = min(total, len(sizes))
     made = Merges(*(np.empty(max_merges, t) for t in (np.uint64, np.uint64, float, np.int64)))
-    start = count = 0
-    while start < len(a) and (added := room(len(left))) > 0:
-        stop = min(len(a), start + added)
-        some = slice(start, stop)
-        kept = _places(regions.names, np.concatenate([left.a, left.b]))
-        used = np.unique(np.concatenate([kept, places[some].reshape(-1)]))
-        is_open = regions.is_open[used] | (last[used] >= stop)
-        own = [left, Boundaries(a[some], b[some], known[some])]
+    starts, count = [0] * len(parts), 0
+    while sum(starts) < total and (added := room(len(left))) > 0:
+        stops = _next_rows([part.b for part in parts], starts, added)
+        own = [part[i:k] for part, i, k in zip(parts, starts, stops, strict=True) if i < k]
+        own.append(left)
         del left
+        starts = stops
+        later = [int(part.b[k]) for part, k in zip(parts, starts, strict=True) if k < len(part)]
+        used = _used(regions.names, own)
+        is_open = regions.is_open[used]
+        if later:
+            is_open |= last[used] >= np.searchsorted(regions.names, np.uint64(min(later)))
         merges, left, still = settle(
             Boundaries.together(own),
             Regions(regions.names[used], sizes[used], is_open),
@@ -306,18 +314,56 @@ def settle_in_parts(
         end = count + len(merges)
         for name in ("a", "b", "scores", "sizes"):
             getattr(made, name)[count:end] = getattr(merges, name)
-        start, count = stop, end
+        count = end
     merges = Merges(made.a[:count], made.b[:count], made.scores[:count], made.sizes[:count])
-    if start < len(a):
-        # Without a copy: added boundaries are at least as many as those that are left of them.
-        first = start - len(left)
-        rows = slice(first, start)
-        a[rows], b[rows], known[rows] = left.a, left.b, left.known
-        left = Boundaries(a[first:], b[first:], known[first:])
+    # In the memory of those that were added, which are at least as many as are left of them.
+    for k, start in enumerate(starts):
+        first = max(0, start - len(left))
+        some, left = left[: start - first], left[start - first :]
+        part = parts[k] = parts[k][first:]
+        stop = len(some)
+        part.a[:stop], part.b[:stop], part.known[:stop] = some.a, some.b, some.known
+    del some, left, part
+    left = Boundaries.together(parts)
     # Its last region may have no other boundary.
-    i, j = (_places(regions.names, x) for x in (left.a, left.b))
-    used = _either(i, j, len(sizes))
+    used = _used(regions.names, [left])
     return merges, left, Regions(regions.names[used], sizes[used], regions.is_open[used])
+
+
+def _sort(parts: list[Boundaries]) -> None:
+    """Sort each part by its larger names; copies of one column of one part need memory at a time."""
+    dtype = np.result_type(*(part.known for part in parts))
+    for _ in range(len(parts)):
+        part = parts.pop(0)
+        order = np.argsort(part.b, kind="stable")
+        columns = [part.known.astype(dtype, copy=False), part.b, part.a]
+        del part
+        parts.append(Boundaries(*(columns.pop()[order] for _ in range(3))))
+
+
+def _next_rows(names: list[np.ndarray], starts: list[int], count: int) -> list[int]:
+    """Where the next ``count`` rows of increasing arrays end, in the order of all names.
+
+    >>> _next_rows([np.array([1, 3, 7, 7], "u8"), np.array([3, 4], "u8")], [1, 0], 3)
+    [2, 2]
+    >>> _next_rows([np.array([1, 3, 7, 7], "u8"), np.array([3, 4], "u8")], [2, 2], 1)
+    [3, 2]
+    """
+    own = [x[k:] for x, k in zip(names, starts, strict=True)]
+    low, high = 0, 1 << 64  # at most ``count`` rows have names below the first
+    while high - low > 1:
+        middle = (low + high) // 2
+        if sum(int(np.searchsorted(x, np.uint64(middle))) for x in own) <= count:
+            low = middle
+        else:
+            high = middle
+    stops = [int(np.searchsorted(x, np.uint64(low))) for x in own]
+    count -= sum(stops)
+    for k, x in enumerate(own):  # and some of those with the next name
+        equal = int(np.searchsorted(x, np.uint64(low), side="right")) - stops[k]
+        stops[k] += min(count, equal)
+        count -= min(count, equal)
+    return [k + stop for k, stop in zip(starts, stops, strict=True)]
 
 
 def _merge_greedily(
@@ -337,9 +383,9 @@ def _merge_greedily(
     del fractions
     return kernels.merge_greedily(
         *how,
-        (links, scored.fractions, values, bins, np.empty(n), np.empty(n, np.uint64)),
+        (links, scored.fractions, values, bins, np.empty(len(values)), np.empty(n, np.uint64)),
         (*regions, np.full(count, -1, np.int32), np.zeros(count, np.int32)),
-        (np.zeros(room, np.uint64), np.empty(room, np.int32)),
+        np.full(room, -1, np.int32),
         np.empty(n, np.int32),
         found,
     )
@@ -351,22 +397,20 @@ def _limits(sizes: tuple[int | None, int | None]) -> tuple[np.int64, ...]:
 
 
 def _settle_in_order(
-    edges: Boundaries,
+    links_of: list[np.ndarray],
+    scored: _Scored,
     regions: Regions,
-    linkage: Linkage,
-    threshold: float,
     limits: tuple[np.int64, ...],
+    dtype: np.dtype[Any],
 ) -> tuple[Merges, Boundaries, Regions]:
     """As `settle`, for scores that never change: sorted once, without a table of pairs."""
-    scored = _Scored.of(edges, linkage, threshold)
     values = scored.values
     reach = np.flatnonzero(values >= scored.threshold).astype(np.int32)
     values = -values[reach]
     order = np.argsort(values)
     rows, values = reach[order], -values[order]
     del reach, order
-    links = np.empty((len(rows), 2), np.int32)
-    links[:, 0], links[:, 1] = (_places(regions.names, x)[rows] for x in (edges.a, edges.b))
+    links = links_of.pop()[rows]
     count = len(regions.names)
     # Equal scores are ordered by names, so they are in a heap together.
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
@@ -393,12 +437,15 @@ def _settle_in_order(
     made = Merges(names[:, 0], names[:, 1], scored.rounded(pairs, scores), totals.copy())
     left = np.flatnonzero(is_left)
     # The first boundary of a pair is its best one.
-    pair = links[left, 0].astype(np.uint64) << np.uint64(32) | links[left, 1].astype(np.uint64)
-    left = left[np.unique(pair, return_index=True)[1]]
+    pair = links[left].astype("<u4").view("<u8")[:, 0]
+    order = np.argsort(pair, kind="stable")
+    pair = pair[order]
+    left = left[order[np.concatenate([[True], pair[1:] != pair[:-1]])[: len(pair)]]]
+    del order, pair
     i, j = links[left, 0], links[left, 1]
     places = _either(i, j, count)
     still = Regions(regions.names[places], own[places], regions.is_open[places])
-    known = scored.known(rows[left]).astype(edges.known.dtype)
+    known = scored.known(rows[left]).astype(dtype)
     return made, Boundaries(regions.names[i], regions.names[j], known), still
 
 
@@ -541,16 +588,42 @@ def distinct(*labels: np.ndarray) -> np.ndarray:
         for x in labels:
             exists[(x - np.uint64(minimum)).astype(np.int64)] = True
         return np.flatnonzero(exists).astype(np.uint64) + np.uint64(minimum)
-    return np.unique(np.concatenate(labels))
+    every = np.concatenate(labels)
+    every.sort()
+    return every[np.concatenate([[True], every[1:] != every[:-1]])]
 
 
 def _places(names: np.ndarray, of: np.ndarray) -> np.ndarray:
     """The positions of some names among increasing names."""
-    if len(names) and int(names[-1]) - int(names[0]) < 4 * len(of) + 1024:
-        table = np.empty(int(names[-1]) - int(names[0]) + 1, np.int32)
-        table[(names - names[0]).astype(np.int64)] = np.arange(len(names), dtype=np.int32)
-        return table[(of - names[0]).astype(np.int64)]
-    return np.searchsorted(names, of).astype(np.int32)
+    found, find = np.empty(len(of), np.int32), _finder(names, len(of))
+    for rows in _blocks(len(of)):
+        found[rows] = find(of[rows])
+    return found
+
+
+def _finder(names: np.ndarray, count: int) -> Callable[[np.ndarray], np.ndarray]:
+    """`_places` for ``count`` names, some at a time."""
+    span = int(names[-1]) - int(names[0]) + 1 if len(names) else 0
+    if span > 2 * max(count, len(names)) + 1024:
+        return lambda of: np.searchsorted(names, of)
+    table = np.empty(span, np.int32)
+    for rows in _blocks(len(names)):
+        table[(names[rows] - names[0]).astype(np.int64)] = range(rows.start, rows.stop)
+    return lambda of: table[(of - names[0]).astype(np.int64)]
+
+
+def _used(names: np.ndarray, parts: list[Boundaries]) -> np.ndarray:
+    """The positions of the names in some boundaries among increasing names, increasing."""
+    exists = np.zeros(len(names), bool)
+    for part in parts:
+        exists[_places(names, part.a)] = exists[_places(names, part.b)] = True
+    return np.flatnonzero(exists)
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Rows that are computed at a time, since intermediate results need memory."""
+    for start in range(0, count, _BLOCK):
+        yield slice(start, min(count, start + _BLOCK))
 
 
 def _either(i: np.ndarray, j: np.ndarray, count: int) -> np.ndarray:

@@ -326,7 +326,7 @@ def test_what_is_too_large_is_refused_before_it_is_merged():
     ones = np.ones(3000, np.int64)
     shard = {"label_a": a, "label_b": b, "affinity_sum": ones, "affinity_count": ones}
     step = Agglomeration("agglomerate", "mean", 0.5, 0.0, None, False)
-    flow = step.flow(100_000)
+    flow = step.flow(80_000)
     merging = [r for r in flow.rounds if r.name.startswith("node")]
     for r in merging:
         object.__setattr__(r, "step_", None)  # they would fail otherwise

@@ -39,7 +39,7 @@ from beam_volumes.kernels.labels.agglomeration import LARGEST, MEAN, QUANTILE
 #: so the largest step grows with their number.
 RADIX, DEPTH = 2, 12
 #: Times the expected rows that a tree has leaves for; with more rows, leaves are larger.
-_SPARE = 64
+_SPARE = 16
 #: Approximate boundaries of a leaf, or fewer if the memory is small.
 LEAF = 1 << 20
 #: Sampled labels for each expected leaf, and at max_leaves for one shard. The samples of all shards are
@@ -47,16 +47,16 @@ LEAF = 1 << 20
 PER_LEAF, SAMPLE = 128, 1 << 14
 #: Maximum bytes of a node for a boundary, and for a region, by linkage.
 NODE_BYTES = {
-    "mean": (110, 110),
-    "max": (130, 90),
-    "min": (85, 105),
-    "lowest": (130, 90),
-    "quantile": (4_400, 110),
+    "mean": (75, 80),
+    "max": (95, 75),
+    "min": (80, 75),
+    "lowest": (95, 75),
+    "quantile": (4_160, 80),
 }
-#: Bytes of a boundary that waits in a node, if not all fit at once: for its names, and each of its values.
-HELD_BYTES, VALUE_BYTES = 64, 16
-#: Of these, bytes that are not in use while boundaries are sorted.
-_SPARE_BYTES = 24
+#: Bytes of a boundary in a node for its names, and for each of its values.
+_NAMES_BYTES, _VALUE_BYTES = 16, 8
+#: While the names of all regions are found, and while boundaries are sorted.
+_FINDING_BYTES, _SORTING_BYTES = 36, 12
 #: Bytes of a region in the messages of children and leaves.
 _SENT_BYTES = 17
 #: Bytes of each region of a node that adds boundaries in parts.
@@ -165,9 +165,18 @@ class Agglomeration(TreeStep):
         return self.edge_bytes
 
     @property
-    def held_bytes(self) -> int:
+    def value_bytes(self) -> int:
+        return _VALUE_BYTES * len(NEEDED[self.linkage])
+
+    @property
+    def waiting_bytes(self) -> int:
         """Bytes of a node for a boundary that waits while others are merged."""
-        return HELD_BYTES + VALUE_BYTES * len(NEEDED[self.linkage])
+        return _NAMES_BYTES + self.value_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a node for a boundary before any is merged."""
+        return self.waiting_bytes + max(_FINDING_BYTES, _SORTING_BYTES + self.value_bytes)
 
     def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         nodes = sum(self.radix**level for level in range(self.depth + 1))
@@ -215,7 +224,7 @@ class Agglomeration(TreeStep):
 
     def _bytes_in_parts(self, is_open: float) -> float:
         """Bytes for each boundary of a node, if it adds them in parts and a share of them stays open."""
-        others = self.held_bytes / 2 + (_REGION_BYTES + _MERGE_BYTES) / self._per_region
+        others = self.waiting_bytes + (_REGION_BYTES + _MERGE_BYTES) / self._per_region
         added = self.edge_bytes * is_open * (1 + 1 / _PARTS)
         return min(max(self.held_bytes, others + added), self.edge_bytes)
 
@@ -552,17 +561,10 @@ class _Node(Round):
             for (what, sender), part in given.items():
                 yield *above, (what, (self.level, *key, sender), part)
             return
-        sizes, is_open = np.zeros(len(names), np.int64), np.ones(len(names), bool)
-        for _, regions in below:
-            at = np.searchsorted(names, regions.names)
-            sizes[at], is_open[at] = regions.sizes, regions.is_open
-        for labels, own in closing:
-            at = np.searchsorted(names, labels)
-            sizes[at], is_open[at] = own, False
-        del given, below, closing
+        del given
         merges, left, regions = settle_in_parts(
             parts,
-            Regions(names, sizes, is_open),
+            _regions(names, below, closing),
             room,
             how.how,
             how.threshold,
@@ -586,6 +588,24 @@ class _Node(Round):
         check_room(count, need, self.limit_bytes)
 
 
+def _regions(
+    names: np.ndarray,
+    below: list[tuple[Boundaries, Regions]],
+    closing: list[tuple[np.ndarray, np.ndarray]],
+) -> Regions:
+    """The regions of a node; the lists of what children and leaves sent are emptied."""
+    sizes, is_open = np.zeros(len(names), np.int64), np.ones(len(names), bool)
+    while below:
+        _, regions = below.pop()
+        at = np.searchsorted(names, regions.names)
+        sizes[at], is_open[at] = regions.sizes, regions.is_open
+    while closing:
+        labels, own = closing.pop()
+        at = np.searchsorted(names, labels)
+        sizes[at], is_open[at] = own, False
+    return Regions(names, sizes, is_open)
+
+
 @dataclass(frozen=True)
 class _Room:
     """How many of a node's boundaries can be added to those that are left, as a function of these.
@@ -603,13 +623,14 @@ class _Room:
         step, need = self.step, self.step.node_bytes(self.count, self.regions)
         if self.limit_bytes is None or need <= self.limit_bytes:
             return self.count
-        # Half of `held_bytes` are for sorting.
         merges, regions = min(self.count, self.regions), self.regions * _REGION_BYTES
-        others = self.count * step.held_bytes // 2 + regions + merges * _MERGE_BYTES
+        others = self.count * step.waiting_bytes + regions + merges * _MERGE_BYTES
         own = step.node_edges(self.limit_bytes - others, self.regions)
-        sorting = self.count * (step.held_bytes - _SPARE_BYTES) + self.regions * _SENT_BYTES
-        is_sorted = max(sorting, regions + merges * _SORTED_BYTES) <= self.limit_bytes
-        if not is_sorted or own - left < max(1, own // _PARTS):  # all at once do not fit either
+        # At the end, values of all that are left are copied, and merges are sorted.
+        ends = max(others + self.count * step.value_bytes, regions + merges * _SORTED_BYTES)
+        if ends > self.limit_bytes or own - left < max(
+            1, own // _PARTS
+        ):  # all at once do not fit either
             if self.is_last:
                 check_room(self.count, need, self.limit_bytes)
             return 0

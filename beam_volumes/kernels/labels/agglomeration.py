@@ -85,28 +85,29 @@ def _pair(i, j):
 
 
 @row_kernel
-def _slot(keys, key):
-    """The slot of a pair, or the free slot for it; no pair is 0, since its regions differ."""
-    mask = keys.size - 1
+def _slot(rows, links, i, j):
+    """The slot of the boundary of two regions, or the free slot for it."""
+    mask = rows.size - 1
+    key = _pair(i, j)
     at = _home(key, mask)
-    while keys[at] != np.uint64(0) and keys[at] != key:
+    while rows[at] >= 0 and _pair(links[rows[at], 0], links[rows[at], 1]) != key:
         at = (at + 1) & mask
     return at
 
 
 @row_kernel
-def _remove(keys, rows, key):
-    """Remove a pair, and move back entries that it had displaced."""
-    mask = keys.size - 1
-    hole = _slot(keys, key)
+def _remove(rows, links, i, j):
+    """Remove the boundary of two regions, and move back entries that it had displaced."""
+    mask = rows.size - 1
+    hole = _slot(rows, links, i, j)
     at = (hole + 1) & mask
-    while keys[at] != np.uint64(0):
-        if ((at - _home(keys[at], mask)) & mask) >= ((at - hole) & mask):
-            keys[hole] = keys[at]
+    while rows[at] >= 0:
+        home = _home(_pair(links[rows[at], 0], links[rows[at], 1]), mask)
+        if ((at - home) & mask) >= ((at - hole) & mask):
             rows[hole] = rows[at]
             hole = at
         at = (at + 1) & mask
-    keys[hole] = np.uint64(0)
+    rows[hole] = -1
 
 
 @row_kernel
@@ -142,9 +143,16 @@ def _compared(how, e, p, f, q, fractions, column):
 
 
 @row_kernel
+def _last(how, e, fractions, last):
+    """The last known score of a boundary, approximate for means."""
+    return fractions[e, 2] / fractions[e, 3] if how == MEAN else last[e]
+
+
+@row_kernel
 def _before(how, e, f, fractions, last, names):
     """Whether boundary ``e`` comes before ``f`` by their last known scores."""
-    order = _compared(how, e, last[e], f, last[f], fractions, 2)
+    p, q = _last(how, e, fractions, last), _last(how, f, fractions, last)
+    order = _compared(how, e, p, f, q, fractions, 2)
     return order > 0 or (order == 0 and names[e] < names[f])
 
 
@@ -153,10 +161,11 @@ def _refresh(how, e, numbers, links, fractions, scores, last, names):
     """Update the last known score of a boundary for the queue."""
     i, j = numbers[links[e, 0]], numbers[links[e, 1]]
     names[e] = (np.uint64(max(i, j)) << _HALF) | np.uint64(min(i, j))
-    last[e] = _score(how, e, fractions, scores)
     if how == MEAN:
         fractions[e, 2] = fractions[e, 0]
         fractions[e, 3] = fractions[e, 1]
+    else:
+        last[e] = scores[e]
 
 
 @row_kernel
@@ -340,7 +349,7 @@ def _sift(how, heap, count, at, fractions, last, names):
 
 
 @kernel
-def merge_greedily(how, share, fraction, threshold, limits, edges, regions, table, heap, found):
+def merge_greedily(how, share, fraction, threshold, limits, edges, regions, rows, heap, found):
     """As `merge_nearest`, but merge the best of all pairs repeatedly, for any number of neighbours.
 
     Returns the number of merges; ``links`` of remaining boundaries are indices of ``sizes``, others are < 0.
@@ -349,26 +358,23 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
     # have the same pair, the one with the better score absorbs the other. A queue orders boundaries by their
     # last known scores. It suffices to update the score of a boundary at the head of the queue.
     #
-    # ``edges`` also have ``last`` float64 and ``names`` uint64, scratch, and ``fractions`` two more columns.
+    # ``edges`` also have scratch: ``names`` uint64 and ``last`` float64, or two columns of ``fractions``.
     # ``regions`` are ``sizes``, ``stuck``, and int32 scratch: ``numbers`` (0, 1, ...), ``heads`` (-1) and
-    # ``degrees`` (0). ``table`` is scratch: uint64 zeros and int32, with a power of two above the number of
-    # boundaries as length. ``heap`` is int32 with the length of boundaries.
+    # ``degrees`` (0). ``rows`` is scratch: int32 (-1), with a power of two above the number of boundaries as
+    # length. ``heap`` is int32 with the length of boundaries.
     links, fractions, scores, bins, last, names = edges
     sizes, stuck, numbers, heads, degrees = regions
-    keys, rows = table
     pairs, parts, best_scores, totals = found
     max_size, min_size = limits
     count = 0
     for e in range(links.shape[0]):
         if how == QUANTILE:
             scores[e] = _rank(bins[e], share[0], share[1])
-        key = _pair(links[e, 0], links[e, 1])
-        at = _slot(keys, key)
-        if keys[at] != np.uint64(0):
+        at = _slot(rows, links, links[e, 0], links[e, 1])
+        if rows[at] >= 0:
             _add(how, np.int64(rows[at]), e, fractions, scores, bins, share)
             links[e, 0] = -1
             continue
-        keys[at] = key
         rows[at] = e
         for s in range(2):
             i = links[e, s]
@@ -411,7 +417,7 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
             continue
         size = sizes[i] + sizes[j]
         if _refused(max_size, min_size, sizes[i], sizes[j]):
-            _remove(keys, rows, _pair(i, j))
+            _remove(rows, links, i, j)
             links[e, 0] = -1
             degrees[i] -= 1
             degrees[j] -= 1
@@ -430,7 +436,7 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
         else:
             best_scores[merges] = scores[e]
         merges += 1
-        _remove(keys, rows, _pair(i, j))
+        _remove(rows, links, i, j)
         links[e, 0] = -1
         degrees[i] -= 1
         degrees[j] -= 1
@@ -445,12 +451,10 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
             after = np.int64(links[e, 2 + s])
             if links[e, 0] >= 0:
                 k = np.int64(links[e, 1 - s])
-                _remove(keys, rows, _pair(j, k))
-                key = _pair(i, k)
-                at = _slot(keys, key)
+                _remove(rows, links, j, k)
+                at = _slot(rows, links, i, k)
                 kept = True
-                if keys[at] == np.uint64(0):
-                    keys[at] = key
+                if rows[at] < 0:
                     rows[at] = e
                     degrees[i] += 1
                 else:
