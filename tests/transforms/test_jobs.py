@@ -7,6 +7,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 import beam_volumes as bv
+from beam_volumes.across.rounds import agglomeration
 from beam_volumes.drive import flink, pipelines
 from beam_volumes.drive.pipelines import run_pipeline
 from beam_volumes.session.begin import begin
@@ -57,8 +58,10 @@ def test_jobs_have_as_many_passes_as_an_optimizer_follows(monkeypatch):
 
 
 @thorough
-def test_a_run_from_affinities_to_segments_can_be_divided(tmp_path, monkeypatch):
-    """Each of its passes has few enough paths."""
+@pytest.mark.parametrize("spare", [agglomeration._SPARE, 1 << 40])
+def test_a_run_from_affinities_to_segments_can_be_divided(tmp_path, monkeypatch, spare):
+    """Each of its passes has few enough paths, also with the trees of a large volume."""
+    monkeypatch.setattr(agglomeration, "_SPARE", spare)
     of = bv.compute(bv.open(likely((8, 24, 28))).to(tmp_path / "in.zarr"), runner=None)
     merges, segments = chain(of)
     planned = bv.plan(
