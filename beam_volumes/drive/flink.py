@@ -76,27 +76,34 @@ def is_flink(runner: Any) -> bool:
 
 def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator[beam.Pipeline]:
     """Yield the pipelines of a run, to be run in order: as few as Flink's optimizer can handle."""
-    # It follows every path through the steps of a job, and each step of a merge doubles their number:
-    # merges that depend on each other can have more than it could follow in years. ``pipeline_of``
-    # makes the pipeline of some passes. Raises ValueError if a single pass has too many paths.
+    # It follows every path through the steps of a job, and steps of a merge multiply their number: merges
+    # that depend on each other can have more than it could follow in years. ``pipeline_of`` makes the
+    # pipeline of some passes. Raises ValueError before the first if a single pass has too many paths.
     start = 0
     while True:
         stop = passes
-        while (count := count_paths(pipeline := pipeline_of(range(start, stop)))) > _MAX_PATHS:
+        while count_paths(pipeline := pipeline_of(range(start, stop))) > _MAX_PATHS:
+            if start == 0 and stop == passes:
+                for k in range(passes):
+                    _check_paths(k, pipeline_of(range(k, k + 1)))
             if stop == start + 1:
                 break
             stop -= 1
-        if count > _MAX_PATHS_OF_PASS:
-            raise ValueError(
-                f"FlinkRunner cannot start the job of pass {start + 1}: its optimizer would follow "
-                f"{count:.0e} paths through its steps, more than {_MAX_PATHS_OF_PASS:.0e}. Compute "
-                "tables that other results depend on in a separate run, with a path, and the rest from "
-                "their files; or use runner='DirectRunner'"
-            )
         yield pipeline
         if stop == passes:
             return
         start = stop
+
+
+def _check_paths(k: int, pipeline: beam.Pipeline) -> None:
+    count = count_paths(pipeline)
+    if count > _MAX_PATHS_OF_PASS:
+        raise ValueError(
+            f"FlinkRunner cannot start the job of pass {k + 1}: its optimizer would follow "
+            f"{count:.0e} paths through its steps, more than {_MAX_PATHS_OF_PASS:.0e}. Compute "
+            "tables that other results depend on in a separate run, with a path, and the rest from "
+            "their files; or use runner='DirectRunner'"
+        )
 
 
 def count_paths(pipeline: beam.Pipeline) -> int:

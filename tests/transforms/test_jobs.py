@@ -55,6 +55,10 @@ def test_jobs_have_as_many_passes_as_an_optimizer_follows(monkeypatch):
     monkeypatch.setattr(flink, "_MAX_PATHS_OF_PASS", 100)
     with pytest.raises(ValueError, match=r"the job of pass 1: .* 1e\+03 paths"):
         next(flink.jobs(5, lambda some: some))
+    # Known before the jobs of earlier passes.
+    monkeypatch.setattr(flink, "count_paths", lambda some: 1000 if 3 in some else 1)
+    with pytest.raises(ValueError, match="the job of pass 4"):
+        next(flink.jobs(5, lambda some: some))
 
 
 @thorough
