@@ -1218,6 +1218,27 @@ def test_large_blocks_of_tiles_are_solved_iteratively(monkeypatch):
     np.testing.assert_allclose(iterated.places, direct.places, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
+def test_long_stacks_are_solved_as_bands(model, monkeypatch):
+    """With some links at a time; equations that rounding makes singular have other factors."""
+    from beam_volumes.ops.geometry.registration import links as solver
+
+    def singular(*_, **how):
+        raise np.linalg.LinAlgError
+
+    links = links_of_slices(200, 0.05, "slowly", model)[0]
+    how = {"model": model, "reference": 90}
+    direct = placed_tiles(links, np.zeros((200, 2)), **how)
+    monkeypatch.setattr(solver, "_LINKS_AT_ONCE", 50)
+    for large, factors in ((1000, None), (1, solver.cholesky_banded), (1, singular)):
+        monkeypatch.setattr(solver, "_MIN_LARGE", large)
+        monkeypatch.setattr(solver, "cholesky_banded", factors)
+        found = placed_tiles(links, np.zeros((200, 2)), **how)
+        assert found.used == direct.used and len(found.used) > 100
+        np.testing.assert_allclose(found.matrices, direct.matrices, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(found.places, direct.places, rtol=0, atol=1e-6)
+
+
 def test_whole_shifts_of_tiles_are_whole_and_copied():
     """With a reference at its place, and whole voxels: the fused tiles are the world, not blurred."""
     world = tissue((150, 190), 2).astype("f4")

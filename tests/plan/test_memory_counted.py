@@ -1,6 +1,7 @@
 """What the plan counts is what the hungriest slab takes, wherever it lies."""
 
 import re
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels import cache
-from beam_volumes.plan.cost import machine, memory
+from beam_volumes.plan.cost import machine, memory, rings
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.fit.partitioning import partitioned
 from beam_volumes.plan.planner import make_plan
@@ -80,6 +81,7 @@ def test_no_slab_holds_more_than_was_counted(data):
     overlap = data.draw(st.sampled_from(OVERLAPS))
     (p,) = planned(bv.sum(volume), memory="64GiB", slab=slab, window=window).passes
     part = partitioned(p.program, slab, window, overlap, Concurrency(threads=2))
+    assert memory.lower_bound(p.program, slab, window, Concurrency(threads=2)) <= part.memory
     counted = [
         int(n) for n in re.findall(r"\((\d+) slices of", " ".join(q.name for q in part.parts))
     ]
@@ -228,6 +230,31 @@ def test_a_pipeline_on_this_machine_finds_the_kernels_that_are_compiled_here(fre
     assert base(memory.LOCAL_PIPELINE) <= before - (memory.BASE_KERNEL - (4 << 20))
     # Of a machine elsewhere nothing is known.
     assert base(memory.BASE_BEAM) == elsewhere
+
+
+def test_slabs_with_too_many_results_are_not_scheduled(monkeypatch):
+    """The plan is the same as if they were, and as if no passes shared schedules."""
+    space = Space(axes=("z", "y", "x"))
+    shape, chunk = (1024, 1024, 1024), (64, 64, 64)
+    source = Source("v", shape, np.dtype("u1"), chunk, space, Nothing("v"), (0, 0, 0))
+    maxima = bv.h_maxima(Volume(SourceNode.of(source), space), 10)
+    plans, numbers, schedules = [], [], rings.schedules
+    for bound, alike in ((memory.lower_bound, 192), (lambda *_: 0, 0)):
+        windows = []
+
+        def counted(program, slabs, window, overlap, windows=windows):
+            windows += [(stop - start) // window for (start, stop), *_ in slabs]
+            return schedules(program, slabs, window, overlap)
+
+        monkeypatch.setattr(memory, "lower_bound", bound)
+        monkeypatch.setattr(rings, "_alike", OrderedDict())
+        monkeypatch.setattr(rings, "_MAX_ALIKE", alike)
+        monkeypatch.setattr(rings, "schedules", counted)
+        plan = planned(maxima, memory="700MiB", base=200 << 20, workers=1, threads=2)
+        plans.append([(p.partition, p.limit_bytes) for p in plan.passes])
+        numbers.append(sum(windows))
+    assert plans[0] == plans[1]
+    assert numbers[0] < numbers[1] / 4, numbers
 
 
 @pytest.mark.parametrize("memory", ["400MiB", "600MiB", "2GiB"])

@@ -16,7 +16,7 @@ from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.kernels.cache import is_cached, note_cached
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import Concurrency
-from beam_volumes.plan.cost.rings import Rings, largest_rings
+from beam_volumes.plan.cost.rings import Rings, largest_rings, rings_of_planes
 from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_overhead_bytes
 from beam_volumes.sweep.device import (
     DEVICE,
@@ -373,17 +373,24 @@ class _Slab:
         return MemoryItem(f"{name}{shared}", self.concurrency.share(size))
 
 
-def lower_bound(program: Program, slab: Triple) -> int:
-    """A quick lower bound of a slab's peak memory, from the halos."""
-    box = Grid(program.shape, slab).box(0)
+def lower_bound(program: Program, slab: Triple, window: int, concurrency: Concurrency) -> int:
+    """A quick lower bound of a slab's peak memory, without a schedule: from halos, or results and buffers."""
+    grid = Grid(program.shape, slab)
+    box = grid.box(0)
     middle = min(program.shape[0] - 1, box.stop[0] // 2)
     _, y, x = box.ranges
     depths, rows, cols = (program.regions(a, ((middle, middle + 1), y, x)) for a in range(3))
-    return (
-        sum(
-            (z[1] - z[0]) * (y[1] - y[0]) * (x[1] - x[0]) * step.dtype.itemsize
-            for step, z, y, x in zip(program.steps, depths, rows, cols, strict=True)
-            if step.source is None and step.place == HOST
-        )
-        // 2
+    halos = sum(
+        (z[1] - z[0]) * (y[1] - y[0]) * (x[1] - x[0]) * step.dtype.itemsize
+        for step, z, y, x in zip(program.steps, depths, rows, cols, strict=True)
+        if step.source is None and step.place == HOST
     )
+    planes = _Slab(program, grid, window, concurrency, rings_of_planes(program, grid))
+    items = (
+        *planes.answers(),
+        *planes.found(),
+        *_states_of_folds(program, concurrency.threads),
+        planes.decoding(),
+        planes.encoding(),
+    )
+    return max(halos // 2, sum(item.bytes for item in items))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from beam_volumes.base.geometry import Grid, Range, Ranges
-from beam_volumes.sweep.program import Program
+from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.schedule import Overlap, delays, layer_of, maxima, schedules
 
 #: If slabs have more phases than this, only those near so many borders of chunks are scheduled.
@@ -37,15 +37,21 @@ class Rings(NamedTuple):
 def largest_rings(program: Program, grid: Grid, window: int, overlap: Overlap) -> Rings:
     """Return rings that suffice for each slab of a grid."""
     slices, new, copied = _along_z(program, grid, window, overlap)
+    return rings_of_planes(program, grid)._replace(slices=slices, new=new, copied=copied)
+
+
+def rings_of_planes(program: Program, grid: Grid) -> Rings:
+    """Return rings without slices, which need no schedule."""
+    none = [0] * len(program.steps)
     rows, cols = (_in_plane(program, grid, axis) for axis in (1, 2))
-    return Rings(slices, new, copied, rows, cols)
+    return Rings(none, none, none, rows, cols)
 
 
 def _along_z(
     program: Program, grid: Grid, window: int, overlap: Overlap
 ) -> tuple[list[int], list[int], list[int]]:
     """The slices, new slices and copies of `Rings`."""
-    known, key = _results(program), (_along(program, grid, 0), window, overlap)
+    known, key = _results(program, 0), (_along(program, grid, 0), window, overlap)
     if key not in known:
         parts = _distinct(program, _shortened(program, list(_slabs(program, grid, 0)), window))
         longest = max((b - a for (a, b), _, _ in parts), default=1)
@@ -63,7 +69,7 @@ def _along_z(
 
 def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
     """For each step, the maximum number of rows or columns in any slab."""
-    known, key = _results(program), (axis, _along(program, grid, axis))
+    known, key = _results(program, axis), _along(program, grid, axis)
     if key not in known:
         maximum = [0] * len(program.steps)
         regions = program.regions_of(axis, list(_slabs(program, grid, axis)))
@@ -196,40 +202,54 @@ def _distinct(program: Program, slabs: list[Ranges]) -> list[Ranges]:
     return list(found.values())
 
 
-#: Results of `_along_z` and `_in_plane`. Weak keys: a program may contain arrays.
-_found: WeakKeyDictionary[Program, dict] = WeakKeyDictionary()
-#: The same by the geometry of programs, for many volumes that differ in their names only.
+#: Results of `_along_z` and `_in_plane` by axis. Weak keys: a program may contain arrays.
+_found: WeakKeyDictionary[Program, dict[int, dict]] = WeakKeyDictionary()
+#: The same by the geometry of programs along an axis, for many volumes that differ in their names only, and
+#: for chunks that differ along other axes only.
 _alike: OrderedDict[Hashable, dict] = OrderedDict()
-_MAX_ALIKE = 64
+_MAX_ALIKE = 192
 
 
-def _results(program: Program) -> dict:
-    """The results known for a program, or for one with the same geometry."""
-    known = _found.get(program)
-    if known is None:
-        geometry = _geometry(program)
-        known = {} if geometry is None else _alike.setdefault(geometry, {})
-        _found[program] = known
+def _results(program: Program, axis: int) -> dict:
+    """The results known along an axis for a program, or for one with the same geometry."""
+    of_program = _found.setdefault(program, {})
+    if axis not in of_program:
+        geometry = _geometry(program, axis)
+        of_program[axis] = {} if geometry is None else _alike.setdefault(geometry, {})
         while len(_alike) > _MAX_ALIKE:
             _alike.popitem(last=False)
-    return known
+    return of_program[axis]
 
 
-def _geometry(program: Program) -> Hashable | None:
-    """All that schedules and extents depend on, without voxels; None if a stage has a grid of its own."""
+def _geometry(program: Program, axis: int) -> Hashable | None:
+    """All that schedules and extents along an axis depend on; None if a stage has a grid of its own."""
     if program.regrids:
         return None
+
+    def along(edges: Iterable[Edge]) -> tuple:
+        return tuple((e.step, e.offset[axis], e.halo[axis], e.padding.modes[axis]) for e in edges)
+
     steps = tuple(
         (
-            s.shape,
-            s.source and (s.source.chunk, s.source.chunk_origin, s.source.in_memory),
-            s.stage and (s.stage.grain, s.stage.spans),
+            s.shape[axis],
+            s.source and (s.source.chunk[axis], s.source.chunk_origin[axis], s.source.in_memory),
+            s.stage and (s.stage.grain[axis], s.stage.spans),
             s.completion and s.completion.upper,
-            s.edges,
+            along(s.edges),
         )
         for s in program.steps
     )
-    ends = tuple((e.lattice, e.unit, e.edges) for e in program.ends)
-    surveys = tuple((s.survey.upper, s.edges) for s in program.surveys)
+    ends = tuple(
+        (
+            e.lattice.shape[axis],
+            e.lattice.start[axis],
+            e.lattice.step[axis],
+            e.unit[axis],
+            along(e.edges),
+        )
+        for e in program.ends
+    )
+    surveys = tuple((s.survey.upper, along(s.edges)) for s in program.surveys)
     late = tuple(delays(program))
-    return program.shape, steps, program.stacks, ends, len(program.outputs), surveys, late
+    shape = program.shape[axis]
+    return axis, shape, steps, program.stacks, ends, len(program.outputs), surveys, late

@@ -260,26 +260,31 @@ def _fitting(
 
     Reading ahead may take at most half of the window: stages share work among its slices.
     """
-    if any(memory.lower_bound(p, slab) > budget for p in programs):
-        return None
 
-    def measured(window: int) -> list[Partitioning]:
-        return [partitioned(p, slab, window, overlap, concurrency) for p in programs]
+    def fitting(window: int) -> list[Partitioning] | None:
+        if any(memory.lower_bound(p, slab, window, concurrency) > budget for p in programs):
+            return None
+        parts = []
+        for p in programs:
+            parts.append(partitioned(p, slab, window, overlap, concurrency))
+            if not fits(parts[-1:], budget, concurrency):
+                return None
+        return parts
 
     narrowest = _narrowest(slab[0])
     window = max(narrowest, preferred_window(programs, (slab[1], slab[2])))
-    widest = measured(window)
-    if fits(widest, budget, concurrency):
+    widest = fitting(window)
+    if widest is not None:
         return widest
     narrowest = max(narrowest, window // 2) if overlap.read_ahead else narrowest
-    narrow = measured(narrowest)
-    if not fits(narrow, budget, concurrency) and not any(p.surveys or p.barriers for p in programs):
+    narrow = fitting(narrowest)
+    if narrow is None and not any(p.surveys or p.barriers for p in programs):
         return None
     while (window := window // 2) > narrowest:
-        parts = measured(window)
-        if fits(parts, budget, concurrency):
+        parts = fitting(window)
+        if parts is not None:
             return parts
-    return narrow if fits(narrow, budget, concurrency) else None
+    return narrow
 
 
 def smallest_partitions(

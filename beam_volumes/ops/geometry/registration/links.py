@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import cho_solve_banded, cholesky_banded
 from scipy.sparse.csgraph import (
     breadth_first_order,
     connected_components,
@@ -51,6 +53,12 @@ _MAX_MISSED = 0.5
 _FOUND = {2: 1, 3: 3, 4: 2}
 #: Matrices, places and residuals.
 _Solved: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: Pairs of images, with the rows of their equations, (pairs, rows, unknowns), and the wanted values.
+_Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: Links with rows of equations in memory at a time.
+_LINKS_AT_ONCE = 1 << 13
+#: Equations from this number on are solved as a band if it is as narrow.
+_MIN_LARGE, _MAX_WIDTH = 1 << 12, 64
 
 
 @dataclass(frozen=True)
@@ -505,9 +513,6 @@ class _Equations:
         The unknowns of an image are the entries of its matrix in the model, and the change of its place.
         """
         count, ndim = self.given.shape
-        i, j = self.ends[some].T
-        here = matrices[i] @ self.points[some] + places[i][:, :, None]
-        there = matrices[j] @ self.there[some] + places[j][:, :, None]
         if self.model == "rigid":
             # Rotations about the middles of images, and movements of these middles. Steps of affine maps
             # that are projected to rotations do not approach the least squares of thousands of images.
@@ -517,38 +522,52 @@ class _Equations:
             middle = self.points.mean(axis=(0, 2)) if len(self.points) else np.zeros(ndim)
             middles = (matrices @ middle + places)[:, :, None]
             scale = float(abs((self.points - middle[:, None]) * sizes).max(initial=0.0)) or 1.0
-            near, far = (
-                np.einsum("kab,lbp->lpak", _skew(ndim), (here - middles[k]) * sizes) / scale
-                for k in (i, j)
-            )
-            here, there = here * sizes, there * sizes
-            one = np.broadcast_to(np.eye(ndim), (*near.shape[:3], ndim))
             jumps = self._turns_between(matrices, joins) * scale
+            unknowns = len(_skew(ndim)) + ndim
         else:
             # The positions of the first points in the other images; means of both could be a single point.
             scale = float(abs(self.points).max(initial=0.0)) or 1.0
-            met = np.linalg.inv(matrices)[j] @ (here - places[j][:, :, None])
-            near, far = (e.transpose(0, 2, 1)[:, :, None] / scale for e in (self.points[some], met))
-            one = np.ones((*near.shape[:3], 1))
+            inverse = np.linalg.inv(matrices)
             jumps = (matrices[joins[:, 0]] - matrices[joins[:, 1]]).transpose(0, 2, 1) * scale
             size = abs(np.linalg.det(matrices)) ** (1 / ndim)
-            weights = weights / np.sqrt(size[i] * size[j])
-        rows = np.concatenate([near, one, -far, -one], axis=3) * weights[:, None, None, None]
-        unknowns, columns = rows.shape[3] // 2, jumps.shape[2]
-        rows = rows.reshape(len(rows), math.prod(rows.shape[1:3]), 2 * unknowns)
-        wanted = (there - here).transpose(0, 2, 1).reshape(*rows.shape[:2], columns) * weights[
-            :, None, None
-        ]
-        jumps = np.pad(jumps, ((0, 0), (0, unknowns - jumps.shape[1]), (0, 0)))
-        normal, sums = _normal(
-            [(self.ends[some], rows, wanted), (joins, _jump(unknowns, len(joins)), jumps)], count
+            unknowns = ndim + 1
+        columns = jumps.shape[2]
+
+        def equations(links: np.ndarray, heavy: np.ndarray) -> _Part:
+            ends = self.ends[links]
+            i, j = ends.T
+            here = matrices[i] @ self.points[links] + places[i][:, :, None]
+            there = matrices[j] @ self.there[links] + places[j][:, :, None]
+            if self.model == "rigid":
+                near, far = (
+                    np.einsum("kab,lbp->lpak", _skew(ndim), (here - middles[k]) * sizes) / scale
+                    for k in (i, j)
+                )
+                here, there = here * sizes, there * sizes
+                one = np.broadcast_to(np.eye(ndim), (*near.shape[:3], ndim))
+            else:
+                met = inverse[j] @ (here - places[j][:, :, None])
+                near, far = (
+                    e.transpose(0, 2, 1)[:, :, None] / scale for e in (self.points[links], met)
+                )
+                one = np.ones((*near.shape[:3], 1))
+                heavy = heavy / np.sqrt(size[i] * size[j])
+            rows = np.concatenate([near, one, -far, -one], axis=3) * heavy[:, None, None, None]
+            rows = rows.reshape(len(rows), math.prod(rows.shape[1:3]), 2 * unknowns)
+            wanted = (there - here).transpose(0, 2, 1).reshape(*rows.shape[:2], columns)
+            return ends, rows, wanted * heavy[:, None, None]
+
+        # Arrays with several rows for each link stay small.
+        starts = range(0, len(some), _LINKS_AT_ONCE)
+        parts = (
+            equations(*(each[k : k + _LINKS_AT_ONCE] for each in (some, weights))) for k in starts
         )
+        jumps = np.pad(jumps, ((0, 0), (0, unknowns - jumps.shape[1]), (0, 0)))
+        same = joins, _jump(unknowns, len(joins)), jumps
+        normal, sums = _normal(itertools.chain(parts, [same]), count)
         fixed = np.arange(count) == self.reference
         anchor = sparse.diags(np.repeat(fixed, unknowns).astype(float))
-        found = (
-            factorized((normal + anchor).tocsc()).solve(sums).reshape(count, unknowns, columns)
-            / scale
-        )
+        found = _solver(normal + anchor)(sums).reshape(count, unknowns, columns) / scale
         found[fixed] = 0.0
         if self.model != "rigid":
             return matrices + found[:, :ndim].transpose(0, 2, 1)
@@ -743,7 +762,12 @@ class _Equations:
         else:
             anchor = sparse.coo_matrix((np.ones(len(anchors)), (anchors, anchors)), normal.shape)
             sums[anchors] += self.given[anchors]
-            places = factorized((normal + anchor).tocsc()).solve(sums)
+            solve = _solver(normal + anchor)
+            places = solve(sums)
+            if k is not None and count >= _MIN_LARGE:
+                # In long chains, rounding errors are not small compared with the weights of neighbours.
+                left = wanted - np.diff(places[ends], axis=1)[:, 0]
+                places += solve(matrix.T @ (weights[:, None] * left))
         if k is not None:
             return places + (self.given[k] - places[k])
         means = [np.bincount(groups, e) / np.bincount(groups) for e in (self.given - places).T]
@@ -772,24 +796,33 @@ def _jump(unknowns: int, count: int) -> np.ndarray:
     return np.tile(np.hstack([-one, one]), (count, 1, 1))
 
 
-def _normal(
-    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], count: int
-) -> tuple[sparse.csr_matrix, np.ndarray]:
+def _normal(parts: Iterable[_Part], count: int) -> tuple[sparse.csr_matrix, np.ndarray]:
     """Return the normal equations of pairs of images, with their rows and wanted values, and their sums."""
-    entries, at, totals, images = [], [], [], []
+    found = []
     for pairs, rows, wanted in parts:
-        turned, width = rows.transpose(0, 2, 1), rows.shape[2]
-        unknowns = width // 2
-        unknown = (pairs[:, :, None] * unknowns + np.arange(unknowns)).reshape(-1, width)
-        entries.append((turned @ rows).ravel())
-        at.append([np.repeat(unknown, width, axis=1).ravel(), np.tile(unknown, (1, width)).ravel()])
-        totals.append((turned @ wanted).reshape(-1, wanted.shape[2]))
-        images.append(unknown.ravel())
-    size = count * unknowns
-    matrix = sparse.coo_matrix((np.concatenate(entries), np.hstack(at)), (size, size)).tocsr()
-    every = np.concatenate(images)
-    sums = [np.bincount(every, column, size) for column in np.concatenate(totals).T]
-    return matrix, np.stack(sums, axis=1)
+        n, unknowns, turned = len(pairs), rows.shape[2] // 2, rows.transpose(0, 2, 1)
+        blocks = (turned @ rows).reshape(n, 2, unknowns, 2, unknowns)
+        own = np.stack([blocks[:, k, :, k] for k in (0, 1)], axis=1)
+        total = (turned @ wanted).reshape(n, 2, unknowns, wanted.shape[2])
+        found.append((pairs, own, blocks[:, 0, :, 1].copy(), total))
+    ends, own, across, total = map(np.concatenate, zip(*found, strict=True))
+    images = np.arange(count)
+    squares = _summed(own, ends, count)
+    i, j = ends.T
+    rows, columns = np.concatenate([images, i, j]), np.concatenate([images, j, i])
+    order = np.lexsort((columns, rows))
+    blocks = np.concatenate([squares, across, across.transpose(0, 2, 1)])[order]
+    starts = np.append(0, np.cumsum(np.bincount(rows, minlength=count)))
+    matrix = sparse.bsr_matrix((blocks, columns[order], starts), (count * unknowns,) * 2)
+    return matrix.tocsr(), _summed(total, ends, count).reshape(count * unknowns, -1)
+
+
+def _summed(values: np.ndarray, ends: np.ndarray, count: int) -> np.ndarray:
+    """Return the sums for each image of arrays (pairs, 2, ...) for both ends of pairs."""
+    images, shape = ends.ravel(), values.shape[2:]
+    columns = values.reshape(len(images), math.prod(shape)).T
+    sums = [np.bincount(images, column, count) for column in columns]
+    return np.stack(sums, axis=1).reshape(count, *shape)
 
 
 def _skew(ndim: int) -> np.ndarray:
@@ -815,8 +848,22 @@ def _least_squares(
     matrix = sparse.vstack(
         [_rows(entries, of, unknowns) for entries, of in zip(rows, columns, strict=True)]
     ).tocsr()
-    normal = (matrix.T @ matrix).tocsc()
-    return factorized(normal).solve(matrix.T @ np.concatenate(wanted))
+    return _solver((matrix.T @ matrix).tocsr())(matrix.T @ np.concatenate(wanted))
+
+
+def _solver(normal: sparse.csr_matrix) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that solves symmetric positive definite equations."""
+    below = sparse.tril(normal, format="coo")
+    distances = below.row - below.col
+    width = int(distances.max(initial=0)) + 1
+    if normal.shape[0] >= _MIN_LARGE and width <= _MAX_WIDTH:
+        # Images of a stack are only linked to near ones.
+        band = np.zeros((width, normal.shape[0]), order="F")
+        band[distances, below.col] = below.data
+        with suppress(np.linalg.LinAlgError):  # rounding errors of nearly singular equations
+            factor = cholesky_banded(band, overwrite_ab=True, lower=True, check_finite=False)
+            return partial(cho_solve_banded, (factor, True), check_finite=False)
+    return factorized(normal.tocsc()).solve  # type: ignore[no-any-return]
 
 
 def factorized(normal: sparse.csc_matrix) -> SuperLU:
