@@ -16,7 +16,6 @@ from beam_volumes.ops.extrema.blobs import ScalePeaks
 from beam_volumes.ops.labels.surveys.label_surveys import FilterSurvey
 from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.plan import Plan
-from beam_volumes.session.provenance import levels_of
 from beam_volumes.storage.formats.unfinished import outside
 from beam_volumes.storage.sources.source import Source
 
@@ -57,9 +56,8 @@ class MaskWarning(UserWarning):
 
 def warn_of_inputs(plan: Plan) -> None:
     """Warn of inputs that look like masks, and of NaN where blobs are searched."""
-    levels = levels_of(plan)
-    _warn_of_masks(levels)
-    _warn_of_nan(levels)
+    _warn_of_masks(plan.levels)
+    _warn_of_nan(plan.levels)
 
 
 def _warn_of_masks(levels: Levels) -> None:
