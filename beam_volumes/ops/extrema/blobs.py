@@ -369,6 +369,7 @@ class ScalePeaks(KernelStage):
     padding = Padding(("nearest",) * 3)  # type: ignore[arg-type]
     halos = ((((1, 1),) * 3),) * 3
     cost = 2.0
+    misses_near_nan = True
 
     def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
