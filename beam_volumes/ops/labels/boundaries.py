@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import generate_binary_structure
 
-from beam_volumes.across.components import check_connectivity
+from beam_volumes.base.geometry import check_connectivity
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack

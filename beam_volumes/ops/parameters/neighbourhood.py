@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.components import check_connectivity
-from beam_volumes.base.geometry import Triple
+from beam_volumes.base.geometry import Triple, check_connectivity
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.casting import kernel_dtype
