@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_volumes.base.geometry import Box, Grid, Triple, check_connectivity
+from beam_volumes.base.geometry import Box, Grid, Triple, connectivity_structure
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import components as kernels
 from beam_volumes.kernels.labels import edges
@@ -49,16 +49,6 @@ RULES: dict[str, Any] = {
     "touches_border": np.logical_or,
     "marked": np.logical_or,
 }
-
-
-def connectivity_structure(connectivity: int) -> np.ndarray:
-    """The 3x3x3 structure of voxels at most ``connectivity`` steps along axes away.
-
-    >>> [int(connectivity_structure(c).sum()) for c in (1, 2, 3)]
-    [7, 19, 27]
-    """
-    check_connectivity(connectivity, 3)
-    return np.abs(np.indices((3, 3, 3)) - 1).sum(0) <= connectivity
 
 
 class Components(NamedTuple):

@@ -266,3 +266,14 @@ def check_connectivity(connectivity: Any, ndim: int, name: str = "") -> None:
     else:
         remedy = f"give 1 to {ndim}, the steps along axes to a neighbour"
     raise ValueError(f"{name}{': ' if name else ''}connectivity={connectivity!r}; {remedy}")
+
+
+def connectivity_structure(connectivity: int, ndim: int = 3, name: str = "") -> np.ndarray:
+    """The voxels at most ``connectivity`` steps along axes away, with 3 entries along each axis.
+
+    >>> [int(connectivity_structure(c).sum()) for c in (1, 2, 3)]
+    [7, 19, 27]
+    """
+    check_connectivity(connectivity, ndim, name)
+    steps = np.abs(np.indices((3,) * ndim) - 1).sum(axis=0)
+    return np.asarray(steps <= connectivity)

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from beam_volumes.across.components import connectivity_structure
 from beam_volumes.across.merge import Keep
-from beam_volumes.base.geometry import check_connectivity
+from beam_volumes.base.geometry import check_connectivity, connectivity_structure
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
