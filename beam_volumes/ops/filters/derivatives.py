@@ -135,11 +135,7 @@ def laplace(
 
     Parameters
     ----------
-    %(volume)s
-    %(mode)s
-    %(cval)s
     %(axes)s
-    %(dtype)s
 
     Notes
     -----
@@ -180,13 +176,9 @@ def gaussian_laplace(
 
     Parameters
     ----------
-    %(volume)s
     %(sigma)s
-    %(mode)s
-    %(cval)s
     %(truncate)s
     %(axes)s
-    %(dtype)s
 
     Notes
     -----
@@ -276,16 +268,12 @@ def generic_gradient_magnitude(
 
     Parameters
     ----------
-    %(volume)s
     derivative : {"sobel", "prewitt"} or callable
         ``derivative(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` returns the
         derivative along an axis as a lazy volume, like `sobel`.
-    %(mode)s
-    %(cval)s
     extra_keywords : mapping, optional
         Additional arguments for the derivative.
     %(axes)s
-    %(dtype)s
 
     Notes
     -----
@@ -341,16 +329,12 @@ def generic_laplace(
 
     Parameters
     ----------
-    %(volume)s
     derivative2 : callable
         ``derivative2(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` returns the
         second derivative along an axis as a lazy volume.
-    %(mode)s
-    %(cval)s
     extra_keywords : mapping, optional
         Additional arguments for the derivative.
     %(axes)s
-    %(dtype)s
 
     Notes
     -----
