@@ -144,7 +144,7 @@ class Stage(PlainData):
     compiled: ClassVar[bool] = False
     #: Whether a function of the user receives views of its inputs.
     passes_views: ClassVar[bool] = False
-    #: Whether it detects nothing near NaN of an input, of which a run warns.
+    #: Whether it detects nothing near NaN of an input; a run warns of such inputs.
     misses_near_nan: ClassVar[bool] = False
 
     def expression(self, inputs: Sequence[Named], values: Sequence[Named]) -> str:
