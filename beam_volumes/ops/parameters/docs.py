@@ -412,10 +412,16 @@ def documented_like(model: Callable[..., Any]) -> Callable[[Function], Function]
     ...     %(volume)s
     ...     '''
     >>> @documented_like(rows)
-    ... def columns(volume):
-    ...     '''Count columns.'''
-    >>> columns.__doc__.splitlines()[2:5]
-    ['Parameters', '----------', 'volume : Volume or numpy.ndarray']
+    ... def columns(volume, first):
+    ...     '''Count columns.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     first : int
+    ...         The column to begin with.
+    ...     '''
+    >>> [line for line in columns.__doc__.splitlines() if " : " in line]
+    ['volume : Volume or numpy.ndarray', 'first : int']
     """
 
     def decorate(function: Function) -> Function:
