@@ -14,6 +14,12 @@ def _operations() -> higher.Operations:
     return methods
 
 
+def _arithmetic() -> higher.Arithmetic:
+    from beam_volumes.ops.array_api import ufuncs
+
+    return ufuncs
+
+
 def _driver() -> higher.Driver:
     from beam_volumes.drive import compute
 
@@ -39,6 +45,7 @@ def _notebook() -> higher.Notebook:
 
 
 higher.operations.provide(_operations)
+higher.arithmetic.provide(_arithmetic)
 higher.driver.provide(_driver)
 higher.profile.provide(_profile)
 higher.explanation.provide(_explanation)

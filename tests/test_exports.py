@@ -107,6 +107,19 @@ def test_a_local_pipeline_is_prepared_without_beam():
     assert fresh(program).strip() == "False"
 
 
+def test_a_run_imports_only_the_operations_that_it_has():
+    program = """
+import sys
+import numpy as np
+import beam_volumes as bv
+np.asarray(bv.gaussian_filter(np.zeros((4, 5, 6), "f4"), 1))
+names = [n.removeprefix("beam_volumes.").split(".") for n in sys.modules if n.startswith("beam_volumes.")]
+print(*sorted({n[1] for n in names if n[0] == "ops" and len(n) > 1}))
+print(*sorted({n[1] for n in names if n[0] == "across" and len(n) > 1}))
+"""
+    assert fresh(program) == "filters parameters\nrounds\n"
+
+
 def test_numpy_computes_though_nobody_asked_for_compute():
     program = (
         "import numpy as np, beam_volumes as bv; print(np.asarray(bv.open(np.ones((1, 1))) + 1))"

@@ -20,12 +20,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_volumes.base.geometry import Box, Grid, Triple
+from beam_volumes.base.geometry import Box, Grid, Triple, connectivity_structure
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import components as kernels
 from beam_volumes.kernels.labels import edges
@@ -50,41 +49,6 @@ RULES: dict[str, Any] = {
     "touches_border": np.logical_or,
     "marked": np.logical_or,
 }
-
-
-#: Numbers of neighbours at 1, 2 and 3 steps, by the number of axes. cc3d selects a connectivity by them.
-_NEIGHBOURS = {2: (4, 8), 3: (6, 18, 26)}
-
-
-def check_connectivity(connectivity: Any, ndim: int, name: str = "") -> None:
-    """Refuse a connectivity that is not a number of steps along axes.
-
-    >>> check_connectivity(26, 3, "label")
-    Traceback (most recent call last):
-    ValueError: label: connectivity=26; 26 neighbours are connectivity=3
-    >>> check_connectivity(3, 2)
-    Traceback (most recent call last):
-    ValueError: connectivity=3; give 1 to 2, the steps along axes to a neighbour
-    """
-    whole = isinstance(connectivity, Integral) and not isinstance(connectivity, bool)
-    if whole and 1 <= connectivity <= max(1, ndim):
-        return
-    counts = _NEIGHBOURS.get(ndim, ())
-    if whole and connectivity in counts:
-        remedy = f"{connectivity} neighbours are connectivity={counts.index(connectivity) + 1}"
-    else:
-        remedy = f"give 1 to {ndim}, the steps along axes to a neighbour"
-    raise ValueError(f"{name}{': ' if name else ''}connectivity={connectivity!r}; {remedy}")
-
-
-def connectivity_structure(connectivity: int) -> np.ndarray:
-    """The 3x3x3 structure of voxels at most ``connectivity`` steps along axes away.
-
-    >>> [int(connectivity_structure(c).sum()) for c in (1, 2, 3)]
-    [7, 19, 27]
-    """
-    check_connectivity(connectivity, 3)
-    return np.abs(np.indices((3, 3, 3)) - 1).sum(0) <= connectivity
 
 
 class Components(NamedTuple):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,8 @@ Ranges = tuple[Range, Range, Range]
 Halo = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 NO_HALO: Halo = ((0, 0), (0, 0), (0, 0))
+#: Numbers of neighbours at 1, 2 and 3 steps, by the number of axes. cc3d selects a connectivity by them.
+_NEIGHBOURS = {2: (4, 8), 3: (6, 18, 26)}
 
 
 @dataclass(frozen=True, order=True)
@@ -241,3 +245,35 @@ def _repeated(start: int, stop: int, size: int, mode: str) -> tuple[int, int] | 
         at = i % (2 * length)
         found.append(at if at < size else 2 * length - at - (not mirrors))
     return min(found), max(found)
+
+
+def check_connectivity(connectivity: Any, ndim: int, name: str = "") -> None:
+    """Refuse a connectivity that is not a number of steps along axes.
+
+    >>> check_connectivity(26, 3, "label")
+    Traceback (most recent call last):
+    ValueError: label: connectivity=26; 26 neighbours are connectivity=3
+    >>> check_connectivity(3, 2)
+    Traceback (most recent call last):
+    ValueError: connectivity=3; give 1 to 2, the steps along axes to a neighbour
+    """
+    whole = isinstance(connectivity, Integral) and not isinstance(connectivity, bool)
+    if whole and 1 <= connectivity <= max(1, ndim):
+        return
+    counts = _NEIGHBOURS.get(ndim, ())
+    if whole and connectivity in counts:
+        remedy = f"{connectivity} neighbours are connectivity={counts.index(connectivity) + 1}"
+    else:
+        remedy = f"give 1 to {ndim}, the steps along axes to a neighbour"
+    raise ValueError(f"{name}{': ' if name else ''}connectivity={connectivity!r}; {remedy}")
+
+
+def connectivity_structure(connectivity: int, ndim: int = 3, name: str = "") -> np.ndarray:
+    """The voxels at most ``connectivity`` steps along axes away, with 3 entries along each axis.
+
+    >>> [int(connectivity_structure(c).sum()) for c in (1, 2, 3)]
+    [7, 19, 27]
+    """
+    check_connectivity(connectivity, ndim, name)
+    steps = np.abs(np.indices((3,) * ndim) - 1).sum(axis=0)
+    return np.asarray(steps <= connectivity)

@@ -56,11 +56,15 @@ if TYPE_CHECKING:  # every import of the package loads this module
         def downsample(self, volume: Any, factors: Any, method: str, /) -> Any: ...
         def cumsum(self, volume: Any, axis: int, /) -> Any: ...
         def transpose(self, volume: Any, axes: Any = None, /) -> Any: ...
-        def call_ufunc(
-            self, item: Any, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Any, /
-        ) -> Any: ...
         def call_function(
             self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /
+        ) -> Any: ...
+
+    class Arithmetic(Protocol):
+        """The ufuncs that operators call."""
+
+        def call_ufunc(
+            self, item: Any, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Any, /
         ) -> Any: ...
 
     class Driver(Protocol):
@@ -88,6 +92,7 @@ if TYPE_CHECKING:  # every import of the package loads this module
 
 
 operations: Provided[Operations] = Provided()
+arithmetic: Provided[Arithmetic] = Provided()
 driver: Provided[Driver] = Provided()
 profile: Provided[Profile] = Provided()
 explanation: Provided[Explanation] = Provided()

@@ -130,7 +130,7 @@ PUBLIC_NAMES = {
     "ops.labels.tables": "region_adjacency regionprops_table",
     "ops.labels.tracking": "track",
     "ops.labels.watershed": "watershed watershed_affinities",
-    "ops.measure.by_label.numbers": (
+    "ops.measure.by_label.calls": (
         "center_of_mass extrema histogram max maximum_position mean median min "
         "minimum_position std sum variance"
     ),

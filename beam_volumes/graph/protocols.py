@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.higher import driver, operations
+from beam_volumes.base.higher import arithmetic, driver, operations
 
 #: Whether this thread may compute expressions.
 _allowed: ContextVar[bool] = ContextVar("beam_volumes_computing_allowed", default=True)
@@ -87,7 +87,7 @@ class LazyOperators(np.lib.mixins.NDArrayOperatorsMixin):
     __slots__ = ()
 
     def _array_ufunc(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return operations().call_ufunc(self, ufunc, method, inputs, kwargs)
+        return arithmetic().call_ufunc(self, ufunc, method, inputs, kwargs)
 
     def _array_function(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return operations().call_function(function, args, kwargs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from beam_volumes.base.higher import explanation, html_of, profile
@@ -18,6 +19,7 @@ from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, Base
 from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, load
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
+from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.fit.seconds import run_seconds
 from beam_volumes.plan.picture import plan_svg
@@ -27,6 +29,17 @@ from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.single_file import write_file
+
+
+def levels_of(targets: Sequence[Any]) -> Levels:
+    """Sort everything below targets, including the inputs of lazy scalars."""
+    return Levels(
+        [n for t in targets if isinstance(t, Volume) for n in t.nodes]
+        + [n for t in targets if isinstance(t, Target) for n in t.volume.nodes],
+        [t.value for t in targets if isinstance(t, Scalar)],
+        [t.barrier for t in targets if isinstance(t, Table)]
+        + [t.table.barrier for t in targets if isinstance(t, TableTarget)],
+    )
 
 
 @dataclass(frozen=True)
@@ -153,7 +166,7 @@ class Plan:
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph; a long chain is nested too deeply to be pickled.
-        return {**self.__dict__, "targets": ()}
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"targets": ()}
 
     def __repr__(self) -> str:
         return (
@@ -290,13 +303,18 @@ class Plan:
         """The passes that sweep volumes; with a time axis, the passes for one time point."""
         return tuple(q for p in self.passes for q in ((p,) if p.point is None else p.point.passes))
 
-    @property
+    @cached_property
+    def levels(self) -> Levels:
+        """The expressions of its targets."""
+        return levels_of(self.targets)
+
+    @cached_property
     def sinks(self) -> tuple[Sink | TableSink, ...]:
         """Every output of the run, including intermediates."""
         volumes = tuple(o.sink for p in self.passes for o in p.program.outputs)
         return volumes + tuple(s for sinks in self.tables.values() for s in sinks)
 
-    @property
+    @cached_property
     def outputs(self) -> list[Any]:
         """The outputs of the run, without intermediates."""
         return [sink for sink in self.sinks if sink not in self.intermediates]

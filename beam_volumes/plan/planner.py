@@ -49,7 +49,7 @@ from beam_volumes.plan.fit.fitting import (
 )
 from beam_volumes.plan.fit.refitting import Fit, in_two_stages, with_more_slabs
 from beam_volumes.plan.over_points import Before, plan_across, with_known
-from beam_volumes.plan.plan import Plan, Return
+from beam_volumes.plan.plan import Plan, Return, levels_of
 from beam_volumes.plan.points import of_points, times_of
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.inputs.arrays import ArraySink
@@ -242,7 +242,11 @@ class _Request:
     @cached_property
     def levels(self) -> Levels:
         """Sort the nodes, numbers and tables below the targets into passes."""
-        return Levels([n for n, _ in self.voxels], self.values, self.barriers)
+        return self.levels_with()
+
+    def levels_with(self, *storing: Any) -> Levels:
+        """Sort them, storing more nodes: by the other arguments of `Levels`."""
+        return Levels([n for n, _ in self.voxels], self.values, self.barriers, *storing)
 
     def set_known(self, before: Before) -> None:
         """Replace known numbers by their values."""
@@ -274,9 +278,9 @@ def _fit(
     separate: dict[str, str] = {}
     while True:
         storage.sinks = [s for s in storage.sinks if s in asked.results]
-        cuts, stored, choices = cut(
-            asked.voxels, asked.values, asked.barriers, storage.sink, pencils, why, separate
-        )
+        storing = pencils or why or separate
+        levels = asked.levels_with(pencils, why, separate) if storing else asked.levels
+        cuts, stored, choices = cut(asked.voxels, levels, storage.sink)
         coarse = too_coarse(cuts, stored, limits)
         if not coarse.keys() <= separate.keys():
             separate |= coarse
@@ -450,15 +454,7 @@ def _divided(unit: Triple, wanted: Triple, maximum: int) -> Triple:
 
 def _checked_inputs(targets: Sequence[Any]) -> tuple[Named, ...]:
     """Return the inputs of targets; raise an error if one is also written."""
-    # Includes the inputs of lazy scalars.
-    levels = Levels(
-        [n for t in targets if isinstance(t, Volume) for n in t.nodes]
-        + [n for t in targets if isinstance(t, Target) for n in t.volume.nodes],
-        [t.value for t in targets if isinstance(t, Scalar)],
-        [t.barrier for t in targets if isinstance(t, Table)]
-        + [t.table.barrier for t in targets if isinstance(t, TableTarget)],
-    )
-    inputs = inputs_below(levels)
+    inputs = inputs_below(levels_of(targets))
     sinks = [t.sink for t in targets if isinstance(t, Target | TableTarget)]
     check_in_place(inputs, sinks, run_folders(sinks))
     return inputs

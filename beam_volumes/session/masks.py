@@ -12,11 +12,8 @@ from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.graph.nodes import CropNode, Node, SourceNode, StageNode, ViewNode
 from beam_volumes.graph.traversal import everything
-from beam_volumes.ops.extrema.blobs import ScalePeaks
-from beam_volumes.ops.labels.surveys.label_surveys import FilterSurvey
 from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.plan import Plan
-from beam_volumes.session.provenance import levels_of
 from beam_volumes.storage.formats.unfinished import outside
 from beam_volumes.storage.sources.source import Source
 
@@ -57,9 +54,8 @@ class MaskWarning(UserWarning):
 
 def warn_of_inputs(plan: Plan) -> None:
     """Warn of inputs that look like masks, and of NaN where blobs are searched."""
-    levels = levels_of(plan)
-    _warn_of_masks(levels)
-    _warn_of_nan(levels)
+    _warn_of_masks(plan.levels)
+    _warn_of_nan(plan.levels)
 
 
 def _warn_of_masks(levels: Levels) -> None:
@@ -85,7 +81,7 @@ def _warn_of_nan(levels: Levels) -> None:
     searched = [
         node
         for node in levels.nodes.values()
-        if isinstance(node, StageNode) and isinstance(node.stage, ScalePeaks)
+        if isinstance(node, StageNode) and node.stage.misses_near_nan
     ]
     for node in everything(searched):
         if isinstance(node, SourceNode) and node.dtype.kind == "f" and _has_nan(node.source):
@@ -140,7 +136,7 @@ def _suspects(levels: Levels) -> Iterator[tuple[Source, str, str]]:
             if source is not None:
                 yield source, "~", "inverts bits: 0 becomes 255, 1 becomes 254, and 255 becomes 0"
     for barrier in levels.barriers.values():
-        if isinstance(barrier.survey, FilterSurvey):
+        if barrier.survey.counts_each_value:
             source = _bytes_of(barrier.operands[0])
             if source is not None:
                 yield (

@@ -34,9 +34,6 @@ from beam_volumes.graph.nodes import (
     ViewNode,
     values_below,
 )
-from beam_volumes.graph.scalar import Scalar
-from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Target, Volume
 from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.manifest import Manifest
@@ -51,7 +48,7 @@ _LIBRARIES = ("numpy", "tensorstore", "numba", "apache-beam", "pyarrow", "imagec
 
 def about(plan: Plan, recipe: Any = None) -> dict[str, Any]:
     """The provenance of a plan's outputs without times, as plain data."""
-    levels = levels_of(plan)
+    levels = plan.levels
     sources = {n.source.name: n.source for n in levels.nodes.values() if isinstance(n, SourceNode)}
     steps = list(_steps(levels))
     return {
@@ -84,17 +81,6 @@ def document(manifest: Manifest, output: str) -> dict[str, Any]:
         "plan": {**manifest.predicted, "passes": manifest.passes},
         "fingerprint": manifest.fingerprint,
     }
-
-
-def levels_of(plan: Plan) -> Levels:
-    """The expressions of a plan's targets."""
-    return Levels(
-        [n for t in plan.targets if isinstance(t, Volume) for n in t.nodes]
-        + [n for t in plan.targets if isinstance(t, Target) for n in t.volume.nodes],
-        [t.value for t in plan.targets if isinstance(t, Scalar)],
-        [t.barrier for t in plan.targets if isinstance(t, Table)]
-        + [t.table.barrier for t in plan.targets if isinstance(t, TableTarget)],
-    )
 
 
 def _steps(levels: Levels) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,8 @@ crop, or a level of a pyramid. A slab has the units of an end that begin in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +124,7 @@ class Output(End):
     sink: Sink
     lattice: Lattice
 
-    @property
+    @cached_property
     def unit(self) -> Triple:
         return self.sink.unit
 
@@ -195,7 +196,7 @@ class Program:
     _known: dict[Any, list[Range]] = field(init=False, repr=False, default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": {}}
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"_known": {}}
 
     def __post_init__(self) -> None:
         users: list[list[tuple[int, Edge]]] = [[] for _ in self.steps]
@@ -213,28 +214,28 @@ class Program:
         object.__setattr__(self, "coupled", frozenset(coupled))
         object.__setattr__(self, "ends", (*self.outputs, *self.folds))
 
-    @property
+    @cached_property
     def barriers(self) -> tuple[str, ...]:
         """The barriers that its slabs need answers of."""
         return tuple(dict.fromkeys(s.barrier for s in self.steps if s.completion is not None))
 
-    @property
+    @cached_property
     def uses_device(self) -> bool:
         """Whether stages run on a device."""
         return any(s.place == DEVICE for s in self.steps)
 
-    @property
+    @cached_property
     def folds_on_device(self) -> list[FoldEdge]:
         """The reductions with states on a device."""
         return [f for f in self.folds if any(self.steps[e.step].place == DEVICE for e in f.edges)]
 
-    @property
+    @cached_property
     def surveys_on_device(self) -> list[Survey]:
         """The surveys with inputs on a device."""
         on_device = [self.steps[s.edges[0].step].place == DEVICE for s in self.surveys]
         return [s.survey for s, there in zip(self.surveys, on_device, strict=True) if there]
 
-    @property
+    @cached_property
     def halves_on_device(self) -> list[Survey | Completion]:
         """The surveys and completions with inputs on a device."""
         completions = [
@@ -242,7 +243,7 @@ class Program:
         ]
         return [*completions, *self.surveys_on_device]
 
-    @property
+    @cached_property
     def spans(self) -> frozenset[int]:
         """The axes along which a slab must be as wide as the volume."""
         return frozenset(a for s in self.steps if s.stage is not None for a in s.stage.spans)
@@ -279,7 +280,7 @@ class Program:
     def sinks_of(self, step: int) -> list[Output]:
         return [o for o in self.outputs if o.edge.step == step]
 
-    @property
+    @cached_property
     def decoded(self) -> list[tuple[int, ...]]:
         """The sources, in groups that are decoded together."""
         separate = [

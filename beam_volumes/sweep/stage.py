@@ -144,6 +144,8 @@ class Stage(PlainData):
     compiled: ClassVar[bool] = False
     #: Whether a function of the user receives views of its inputs.
     passes_views: ClassVar[bool] = False
+    #: Whether it detects nothing near NaN of an input; a run warns of such inputs.
+    misses_near_nan: ClassVar[bool] = False
 
     def expression(self, inputs: Sequence[Named], values: Sequence[Named]) -> str:
         """Return the text that plans and messages show for the stage of these inputs and values."""

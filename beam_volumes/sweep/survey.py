@@ -163,6 +163,9 @@ class MergeLoad(Reduction):
 class Survey(Half):
     """The first half: a frozen dataclass of plain data with the methods below."""
 
+    #: Whether it counts all voxels with a value as one label, so that a run warns of masks.
+    counts_each_value: ClassVar[bool] = False
+
     @property
     def upper(self) -> bool:
         """Whether it is fed the region; otherwise only the core."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.components import connectivity_structure
+from beam_volumes.base.geometry import connectivity_structure
 from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.kernels.filters.columns import columns_of
 from beam_volumes.kernels.geometry.resample import taps_along

@@ -12,9 +12,9 @@ from scipy import ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.across import scans
-from beam_volumes.across.components import SlabSummary, connectivity_structure
+from beam_volumes.across.components import SlabSummary
 from beam_volumes.across.rounds.flow import run
-from beam_volumes.base.geometry import Box, Grid
+from beam_volumes.base.geometry import Box, Grid, connectivity_structure
 from beam_volumes.ops.labels.surveys.component_surveys import Relabel
 from beam_volumes.transforms import Slab, SlabKey
 from beam_volumes.transforms.rounds import pieces

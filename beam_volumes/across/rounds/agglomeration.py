@@ -135,6 +135,8 @@ class Agglomeration(TreeStep):
     radix: int = RADIX
     depth: int = DEPTH
 
+    rows = MERGES
+
     @property
     def entries(self) -> tuple[str, ...]:
         return ("edges", "sizes") if self.with_sizes else ("edges",)
@@ -206,9 +208,6 @@ class Agglomeration(TreeStep):
             ),
             table.ports,
         )
-
-    def no_rows(self) -> Columns:
-        return MERGES.columns(MERGES.empty())
 
     def likely_bytes(self, rows: Sequence[int], shape: Triple) -> int:
         is_sum = self.how.how in (MEAN, QUANTILE)

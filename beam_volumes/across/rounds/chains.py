@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import Columns
 from beam_volumes.base.geometry import Triple
 from beam_volumes.sweep.stage import PlainData
@@ -41,9 +42,14 @@ class TableStep(PlainData):
         """The same step, with as many rounds as the expected rows of each input need."""
         return self
 
+    @property
+    def rows(self) -> RecordRows:
+        """The type of the rows of the port ``"rows"``."""
+        raise NotImplementedError
+
     def no_rows(self) -> Columns:
         """The columns of the port ``"rows"`` without rows."""
-        raise NotImplementedError
+        return self.rows.columns(self.rows.empty())
 
     def most_rows(self, rows: Sequence[int]) -> int:
         """The maximum number of its rows, given the rows of each input."""

@@ -41,7 +41,6 @@ from beam_volumes.across.rounds.agglomeration import (
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import (
-    Columns,
     by_bucket,
     label_column,
     likely_shard_bytes,
@@ -67,6 +66,7 @@ class Cutting(TreeStep):
     depth: int = DEPTH
 
     leaf_bytes = MERGE_BYTES
+    rows = SEGMENTS
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -88,9 +88,6 @@ class Cutting(TreeStep):
 
     def most_bytes(self, rows: Sequence[int]) -> int:
         return MERGE_BYTES * rows[0]
-
-    def no_rows(self) -> Columns:
-        return SEGMENTS.columns(SEGMENTS.empty())
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +133,6 @@ class Marking(TreeStep):
             ),
             table.ports,
         )
-
-    def no_rows(self) -> Columns:
-        return self.rows.columns(self.rows.empty())
 
     def most_rows(self, rows: Sequence[int]) -> int:
         return rows[1]

@@ -174,9 +174,6 @@ class NearbyStep(TreeStep):
             table.ports,
         )
 
-    def no_rows(self) -> Columns:
-        return self.rows.columns(self.rows.empty())
-
     def gathered_bytes(self, rows: Sequence[int]) -> int:
         # A node has the rows near the ends of its children; a child is a leaf or thicker than these ends.
         share = 2 * (self.max_reach + 1) * self.radix / max(1, self.shape[0])

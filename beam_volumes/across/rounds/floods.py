@@ -37,7 +37,6 @@ from beam_volumes.across.rounds.agglomeration import (
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import (
-    Columns,
     label_column,
     likely_shard_bytes,
     table_flow,
@@ -103,9 +102,6 @@ class Floods(TreeStep):
             ),
             table.ports,
         )
-
-    def no_rows(self) -> Columns:
-        return self.rows.columns(self.rows.empty())
 
     def most_rows(self, rows: Sequence[int]) -> int:
         return rows[1]

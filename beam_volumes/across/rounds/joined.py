@@ -17,8 +17,8 @@ import numpy as np
 from beam_volumes.across.rounds.agglomeration import DEPTH, LEAF, RADIX, leaf_size
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
-from beam_volumes.across.rounds.records import RecordRows, Records
-from beam_volumes.across.rounds.tables import Columns, by_bucket, likely_shard_bytes, table_flow
+from beam_volumes.across.rounds.records import Records
+from beam_volumes.across.rounds.tables import by_bucket, likely_shard_bytes, table_flow
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
 
@@ -48,11 +48,6 @@ class JoinedStep(TableStep):
     @property
     def entries(self) -> tuple[str, ...]:
         return tuple(self.used)
-
-    @property
-    def rows(self) -> RecordRows:
-        """The type of the resulting rows."""
-        raise NotImplementedError
 
     def keys(self, given: Given) -> np.ndarray:
         """The keys that the rows of a bucket look up, uint64."""
@@ -85,9 +80,6 @@ class JoinedStep(TableStep):
             ),
             table.ports,
         )
-
-    def no_rows(self) -> Columns:
-        return self.rows.columns(self.rows.empty())
 
     def most_rows(self, rows: Sequence[int]) -> int:
         return rows[0]

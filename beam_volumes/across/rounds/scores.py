@@ -151,6 +151,7 @@ class BestOverlap(TableStep):
     ignored: tuple[int, ...] = (0,)  #: Labels of the second side that are ignored.
 
     entries = ("pairs",)
+    rows = OVERLAPS
 
     def flow(self, limit_bytes: int | None = None, ordered: bool = True) -> Flow:
         table = table_flow(
@@ -166,9 +167,6 @@ class BestOverlap(TableStep):
             ),
             table.ports,
         )
-
-    def no_rows(self) -> Columns:
-        return OVERLAPS.columns(OVERLAPS.empty())
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,10 +22,6 @@ class Sorted(TableStep):
 
     entries = ("shards",)
 
-    @property
-    def rows(self) -> RecordRows:
-        raise NotImplementedError
-
     def part(self, columns: Columns) -> Records:
         """The rows of a shard."""
         raise NotImplementedError
@@ -39,9 +35,6 @@ class Sorted(TableStep):
         )
         first, *rest = table.rounds
         return Flow((_Shard("shards", first.to, self, first), *rest), table.ports)
-
-    def no_rows(self) -> Columns:
-        return self.rows.columns(self.rows.empty())
 
 
 @dataclass(frozen=True, eq=False)

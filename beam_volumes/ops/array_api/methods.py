@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume
-from beam_volumes.ops.array_api.functions import call_function, call_ufunc, with_kept_axes
+from beam_volumes.ops.array_api.functions import call_function, with_kept_axes
 from beam_volumes.ops.geometry.rearrange import flip, transpose
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.measure import places, reductions, statistics
@@ -16,7 +16,6 @@ from beam_volumes.ops.morphology.distance import cumsum
 
 __all__ = [
     "call_function",
-    "call_ufunc",
     "cumsum",
     "downsample",
     "reduced",

@@ -149,25 +149,11 @@ def blob_dog(
 
     Parameters
     ----------
-    image : Volume or numpy.ndarray
-        A volume or an array with one channel and up to three axes. Intensities keep their scale.
-    min_sigma : float, str or sequence of them, default: 1
-        Smallest standard deviation of a blob, in voxels or as a length such as ``"150 nm"``.
-        Lengths need a volume with a voxel size. One value for all axes or one per axis. The radius
-        of a blob is about ``sqrt(axes) * sigma``.
-    max_sigma : float, str or sequence of them, default: 50
-        Largest standard deviation of a blob.
     sigma_ratio : float, default: 1.6
         The ratio of the standard deviations of successive scales, above 1.
     threshold : float, optional
         Minimum response of a blob. By default 0.5 for floats, and 0.5 times the dtype's maximum for
         integers; with ``threshold_rel``, there is no minimum by default.
-    overlap : float, default: 0.5
-        If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
-    threshold_rel : float, optional
-        An additional minimum, as a fraction of the largest response.
-    exclude_border : bool, int or sequence of int, default: False
-        Minimum distance of blobs from the border, in voxels; False is 0.
 
     See Also
     --------
@@ -245,19 +231,9 @@ def blob_doh(
         nm"``. Lengths need a volume with a voxel size. The radius of a blob is about ``sigma``.
     max_sigma : float or str, default: 30
         Largest standard deviation of a blob.
-    num_sigma : int, default: 10
-        The number of scales from ``min_sigma`` to ``max_sigma``, up to 100.
     threshold : float or None, default: 0.01
         Minimum response of a blob, times the square of the dtype's maximum for integers. None is
         the smallest response.
-    overlap : float, default: 0.5
-        If two blobs overlap by more than this fraction of the smaller one, remove the smaller one.
-    log_scale : bool, default: False
-        Whether scales have equal ratios instead of equal differences.
-    threshold_rel : float, optional
-        An additional minimum, as a fraction of the largest response.
-    exclude_border : bool, int or sequence of int, default: False
-        Minimum distance of blobs from the border, in voxels; False is 0.
 
     Returns
     -------
@@ -369,6 +345,7 @@ class ScalePeaks(KernelStage):
     padding = Padding(("nearest",) * 3)  # type: ignore[arg-type]
     halos = ((((1, 1),) * 3),) * 3
     cost = 2.0
+    misses_near_nan = True
 
     def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]

@@ -222,7 +222,6 @@ def denoise_nl_means(
 
     Parameters
     ----------
-    %(intensities)s
     patch_size : int or sequence of int, default: 7
         Extent of the patches to compare, in voxels. Even numbers are increased by 1. One value for
         all axes or one per axis; 1 along z compares slices.
@@ -238,7 +237,6 @@ def denoise_nl_means(
     mode : str or sequence of str, default: "mirror"
         How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes or
         one per axis.
-    %(cval)s
 
     See Also
     --------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from beam_volumes.base.geometry import connectivity_structure
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters import kernel_choice
@@ -22,7 +23,7 @@ from beam_volumes.ops.filters.linear import (
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import kernel_input, stage_of
 from beam_volumes.ops.parameters.docs import documented, documented_like
-from beam_volumes.ops.parameters.neighbourhood import Footprint, cross_around
+from beam_volumes.ops.parameters.neighbourhood import Footprint
 
 #: A derivative along an axis: ``derivative(volume, axis, mode=..., cval=..., dtype=..., **more)``.
 Derivative = Callable[..., Volume]
@@ -134,11 +135,7 @@ def laplace(
 
     Parameters
     ----------
-    %(volume)s
-    %(mode)s
-    %(cval)s
     %(axes)s
-    %(dtype)s
 
     Notes
     -----
@@ -158,7 +155,7 @@ def laplace(
     chosen = par.axes_of(volume, axes, "laplace")
     if not chosen:
         raise ValueError("laplace: axes is empty")
-    weights = cross_around(len(chosen)).astype(np.float64)
+    weights = connectivity_structure(1, len(chosen)).astype(np.float64)
     weights[(1,) * len(chosen)] = -2 * len(chosen)
     around = Footprint.of_weights(volume, "laplace", weights, 0, axes, mode, cval)
     return correlation(volume, around, dtype)
@@ -179,13 +176,9 @@ def gaussian_laplace(
 
     Parameters
     ----------
-    %(volume)s
     %(sigma)s
-    %(mode)s
-    %(cval)s
     %(truncate)s
     %(axes)s
-    %(dtype)s
 
     Notes
     -----
@@ -275,16 +268,12 @@ def generic_gradient_magnitude(
 
     Parameters
     ----------
-    %(volume)s
     derivative : {"sobel", "prewitt"} or callable
         ``derivative(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` returns the
         derivative along an axis as a lazy volume, like `sobel`.
-    %(mode)s
-    %(cval)s
     extra_keywords : mapping, optional
         Additional arguments for the derivative.
     %(axes)s
-    %(dtype)s
 
     Notes
     -----
@@ -340,16 +329,12 @@ def generic_laplace(
 
     Parameters
     ----------
-    %(volume)s
     derivative2 : callable
         ``derivative2(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` returns the
         second derivative along an axis as a lazy volume.
-    %(mode)s
-    %(cval)s
     extra_keywords : mapping, optional
         Additional arguments for the derivative.
     %(axes)s
-    %(dtype)s
 
     Notes
     -----

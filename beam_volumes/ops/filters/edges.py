@@ -179,7 +179,6 @@ def gabor(
 
     Parameters
     ----------
-    %(intensities)s
     frequency : float
         Waves per voxel, above 0.
     theta : float, default: 0.0
@@ -193,9 +192,6 @@ def gabor(
         Where the Gaussian is cut off, in standard deviations.
     offset : float, default: 0.0
         The phase of the wave, in radians.
-    %(mode)s
-    %(cval)s
-    %(dtype)s
 
     Returns
     -------

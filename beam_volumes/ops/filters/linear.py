@@ -199,14 +199,9 @@ def uniform_filter(
 
     Parameters
     ----------
-    %(volume)s
     size : int or sequence of int, default: 3
         Extent of the box in voxels; one value for all axes or one per axis.
-    %(mode)s
-    %(cval)s
     %(origin)s
-    %(axes)s
-    %(dtype)s
 
     See Also
     --------
@@ -255,14 +250,9 @@ def convolve(
 
     Parameters
     ----------
-    %(volume)s
     weights : array_like of float
         The weights, with one dimension per axis. Zeros are not part of the footprint.
-    %(mode)s
-    %(cval)s
     %(origin)s
-    %(axes)s
-    %(dtype)s
 
     See Also
     --------

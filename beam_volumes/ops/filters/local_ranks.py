@@ -296,9 +296,6 @@ def autolevel(
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: unsigned integers of up to 32 bits, or floats.
-    %(size)s
-    %(footprint)s
-    %(axes)s
 
     Returns
     -------
@@ -360,9 +357,6 @@ def enhance_contrast(
     ----------
     volume : Volume or numpy.ndarray
         A volume or an array with up to three axes: unsigned integers or floats.
-    %(size)s
-    %(footprint)s
-    %(axes)s
 
     Returns
     -------

@@ -162,9 +162,6 @@ def threshold_sauvola(
 
     Parameters
     ----------
-    %(volume)s
-    window_size : int or sequence of int, default: 15
-        Extent of the window in voxels, an odd number; one value for all axes or one per axis.
     k : float, default: 0.2
         How much a small standard deviation reduces the threshold.
     r : float, optional
@@ -306,9 +303,7 @@ def difference_of_gaussians(
     high_sigma : float, str or sequence of them, optional
         Standard deviation of the wider Gaussian; 1.6 times ``low_sigma`` by default.
     %(mode_nearest)s
-    %(cval)s
     %(truncate)s
-    %(dtype)s
 
     Notes
     -----
@@ -367,7 +362,6 @@ def denoise_wiener(
     noise : float, optional
         The variance of the noise; by default the mean of the local variances of all channels,
         without NaN, which needs an additional sweep.
-    %(dtype)s
 
     See Also
     --------

@@ -92,14 +92,9 @@ def uniform_filter1d(
 
     Parameters
     ----------
-    %(volume)s
     size : int
         Number of voxels.
-    %(axis_1d)s
-    %(mode_1d)s
-    %(cval)s
     %(origin_1d)s
-    %(dtype)s
 
     See Also
     --------

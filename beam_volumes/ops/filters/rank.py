@@ -166,16 +166,9 @@ def rank_filter(
 
     Parameters
     ----------
-    %(volume)s
     rank : int
         The rank: 0 is the smallest value, 1 the second smallest, -1 the largest, and -2 the second
         largest.
-    %(size)s
-    %(footprint)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
 
     See Also
     --------
@@ -227,16 +220,9 @@ def percentile_filter(
 
     Parameters
     ----------
-    %(volume)s
     percentile : float
         The percentile, from 0 to 100, or from -100 to 0: -20 is 80. The result is a value from the
         footprint, without interpolation.
-    %(size)s
-    %(footprint)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
 
     See Also
     --------

@@ -141,16 +141,7 @@ def spline_filter1d(
 
     Parameters
     ----------
-    %(volume)s
-    order : int, default: 3
-        The order of the spline, from 2 to 5; with 0 and 1, voxels are their own coefficients.
     %(axis_1d)s
-    mode : str, default: "mirror"
-        How to extend the volume beyond its edges. ``"reflect"``, ``"grid-mirror"`` and
-        ``"nearest"`` repeat the outer voxel (c b a | a b c d | d c b), and ``"grid-wrap"`` repeats
-        the volume. All other modes mirror it at the centre of the outer voxel (d c b | a b c d | c
-        b a).
-    %(dtype)s
 
     See Also
     --------

@@ -152,13 +152,9 @@ def hessian_matrix(
 
     Parameters
     ----------
-    %(intensities)s
     sigma : float, str or sequence of them, default: 1.0
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``. Lengths
         need a volume with a voxel size. One value for all axes or one per axis.
-    %(mode_constant)s
-    %(cval)s
-    %(dtype)s
 
     See Also
     --------
@@ -390,15 +386,9 @@ def meijering(
     Parameters
     ----------
     %(intensities)s
-    sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
-        Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     alpha : float, optional
         The weight of the other eigenvalues, from -1000 to 1000, which selects long and flat
         structures. By default ``1 / (axes + 1)``, where ``axes`` is the number of axes.
-    black_ridges : bool, default: True
-        Whether to find dark ridges on a bright background, instead of bright ridges.
-    %(mode)s
-    %(cval)s
 
     See Also
     --------

@@ -38,13 +38,10 @@ def fftconvolve(
 
     Parameters
     ----------
-    %(volume)s
     weights : array_like of float
         The weights, with one dimension per axis.
     %(mode_unwrapped)s
-    %(cval)s
     %(patch_of_block)s
-    %(dtype)s
 
     Raises
     ------

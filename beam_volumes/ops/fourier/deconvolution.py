@@ -318,19 +318,12 @@ def richardson_lucy_residuals(
 
     Parameters
     ----------
-    %(intensities)s
-        Negative voxels count as 0.
-    %(psf)s
-        No number may be negative.
     iterations : int, default: 50
         The number of iterations and of results.
     tv : float, default: 0.0
         Weight of the total variation, as in `richardson_lucy`.
-    %(mode_unwrapped)s
-    %(cval)s
     context : int or sequence of int, optional
         Number of voxels that each block discards at each face, as in `richardson_lucy`.
-    %(patch_of_block)s
 
     Returns
     -------
@@ -421,13 +414,9 @@ def wiener(
     %(psf)s
     balance : float
         Weight of the Laplacian, above 0: larger numbers give smoother results with less noise.
-    %(mode_unwrapped)s
-    %(cval)s
     context : int or sequence of int, optional
         Number of voxels that each block discards at each face; one number for all axes or one per
         axis. By default the distance that contains all but 1e-4 of the filter's weights.
-    %(patch_of_block)s
-    %(dtype)s
 
     Returns
     -------

@@ -602,8 +602,6 @@ def fourier_uniform(volume: Volume, size: float | Sequence[float]) -> Volume:
 
     Parameters
     ----------
-    volume : Volume
-        A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
         Extent of the box in voxels; one value for all axes or one per axis.
 
@@ -650,8 +648,6 @@ def fourier_shift(volume: Volume, shift: float | Sequence[float]) -> Volume:
 
     Parameters
     ----------
-    volume : Volume
-        A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     shift : float or sequence of float
         The distance in voxels; one value for all axes or one per axis.
 
@@ -700,8 +696,6 @@ def fourier_ellipsoid(volume: Volume, size: float | Sequence[float]) -> Volume:
 
     Parameters
     ----------
-    volume : Volume
-        A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
     size : float or sequence of float
         Diameters of the ellipsoid in voxels; one value for all axes or one per axis.
 
@@ -895,8 +889,6 @@ def butterworth(
 
     Parameters
     ----------
-    %(volume)s
-        Each channel is filtered separately.
     cutoff_frequency_ratio : float, default: 0.005
         The frequency at which the factor is 0.5, in cycles per voxel: above 0 and up to 0.5.
     high_pass : bool, default: True
@@ -909,9 +901,6 @@ def butterworth(
     npad : int, default: 0
         Number of voxels by which the volume is extended on each side of ``axes``, with its outer
         voxels. Use it against artifacts at the edges.
-    axes : int or sequence of int, optional
-        Axes to transform, counted from 0, or backwards from -1; all axes by default. ``axes=(1,
-        2)`` filters slice by slice.
 
     Raises
     ------

@@ -117,8 +117,6 @@ def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
     ----------
     volume : Volume or numpy.ndarray
         Three channels as from `rgb2hed`. Set two of them to 0 to see a single stain.
-    dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------

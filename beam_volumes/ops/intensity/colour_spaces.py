@@ -135,12 +135,6 @@ def lab2rgb(
     volume : Volume or numpy.ndarray
         The channels lightness, a and b, as from `rgb2lab`. Integers are first divided by the
         largest value of their dtype, as in scikit-image.
-    illuminant : {"A", "B", "C", "D50", "D55", "D65", "D75", "E"}, default: "D65"
-        The light that appears white, in capital or small letters.
-    observer : {"2", "10", "R"}, default: "2"
-        The angle of view in degrees. ``"R"`` has the values of R's ``convertColor``.
-    dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------
@@ -188,8 +182,6 @@ def hsv2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
     volume : Volume or numpy.ndarray
         Three channels as from `rgb2hsv`. Integers range from 0 to the largest value of their dtype,
         floats from 0 to 1. Hues outside of this range wrap around.
-    dtype : dtype, optional
-        float32 or float64; by default float32 for integers, float16 and float32, otherwise float64.
 
     Returns
     -------

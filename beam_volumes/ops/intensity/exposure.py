@@ -379,9 +379,6 @@ def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
 
     Parameters
     ----------
-    %(unit_intensities)s
-    gain : float, default: 1.0
-        The factor.
     inv : bool, default: False
         Whether to apply the inverse, ``gain * (2 ** x - 1)``.
 
@@ -420,7 +417,6 @@ def adjust_sigmoid(
 
     Parameters
     ----------
-    %(unit_intensities)s
     cutoff : float, default: 0.5
         The intensity that becomes 0.5.
     gain : float, default: 10.0

@@ -180,7 +180,6 @@ def warp(
 
     Parameters
     ----------
-    %(volume)s
     displacement : Volume or numpy.ndarray
         For each voxel of the result, its displacement in voxels. The field has the shape of the
         volume, with a channel for each axis in the order z, y, x.
@@ -188,10 +187,6 @@ def warp(
         The maximum absolute displacement along each axis, in voxels or as a length such as ``"200
         nm"``. One value for all axes or one per axis. If a displacement is larger, the run raises
         an error that specifies the voxel.
-    %(order)s
-    %(outside)s
-    %(outside_cval)s
-    %(prefilter)s
 
     See Also
     --------

@@ -134,14 +134,9 @@ def rescale(
 
     Parameters
     ----------
-    %(volume)s
     scale : float or sequence of float
         Factors for the number of voxels, which is rounded and at least 1; one value for all axes or
         one per axis.
-    %(order_of_dtype)s
-    %(outside_numpy)s
-    %(outside_cval)s
-    %(anti_aliasing)s
 
     See Also
     --------
@@ -200,15 +195,11 @@ def resample(
 
     Parameters
     ----------
-    %(volume)s
     voxel_size : float, str or sequence of them
         The new voxel size, as a number in the volume's unit or a length such as ``"10 nm"``; one
         value for isotropic voxels or one per axis.
-    %(order_of_dtype)s
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "edge"
         How to extend the volume beyond its edges, as in `resize`.
-    %(outside_cval)s
-    %(anti_aliasing)s
 
     Returns
     -------

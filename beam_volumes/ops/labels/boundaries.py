@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import generate_binary_structure
 
-from beam_volumes.across.components import check_connectivity
+from beam_volumes.base.geometry import connectivity_structure
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack
@@ -104,11 +103,10 @@ def find_boundaries(
         )
         raise ValueError(f'{name}: mode={mode!r}{other}; use "thick", "inner" or "outer"')
     ndim = len(labels.space.axes)
-    check_connectivity(connectivity, ndim, name)
+    near = connectivity_structure(connectivity, ndim, name)
     if labels.dtype.kind == "b":
         labels = labels.astype(np.uint8)
     _check_background(background, "background", labels, name)
-    near = generate_binary_structure(ndim, connectivity)
     found = grey_dilation(labels, footprint=near) != grey_erosion(labels, footprint=near)
     if mode == "thick":
         return found

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from beam_volumes.across.components import check_connectivity, connectivity_structure
 from beam_volumes.across.merge import Keep
+from beam_volumes.base.geometry import check_connectivity, connectivity_structure
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
@@ -265,7 +265,6 @@ def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: in
     area_threshold : int or str, default: 64
         The smallest size to keep: a number of voxels, or a physical volume such as ``"0.001
         um^3"``.
-    %(connectivity)s
 
     Returns
     -------
@@ -346,12 +345,9 @@ def diameter_opening(image: Volume, diameter_threshold: int = 8, connectivity: i
 
     Parameters
     ----------
-    image : Volume or numpy.ndarray
-        A volume of bool or numbers; NaN counts as the largest.
     diameter_threshold : int, default: 8
         The smallest extent to keep, in voxels. The extent is the longest side of a component's
         bounding box.
-    %(connectivity)s
 
     Returns
     -------
@@ -435,8 +431,6 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
 
     Parameters
     ----------
-    mask : Volume or numpy.ndarray
-        A volume or an array with up to three axes. Nonzero voxels are foreground.
     structure : array_like, optional
         The neighbours of a background voxel: an array with 3 entries along each axis, symmetric
         about the centre; by default all neighbours that share a face.
@@ -480,11 +474,8 @@ def keep_largest(
 
     Parameters
     ----------
-    %(mask_or_labels)s
     k : int, default: 1
         The number to keep. If sizes are equal, the lowest ids are kept.
-    %(connectivity)s
-    %(neighbours)s
 
     See Also
     --------

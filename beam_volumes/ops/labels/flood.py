@@ -122,20 +122,8 @@ def flood_fill(
 
     Parameters
     ----------
-    image : Volume or numpy.ndarray
-        A volume or an array with one channel and up to three axes.
-    seed_point : sequence of int
-        The position of the seed, one number for each axis except t.
     new_value : number
         The value of the replaced voxels, of the dtype of ``image``.
-    footprint : array_like, optional
-        The neighbours of a voxel: an array with 3 entries along each axis, symmetric about the
-        centre.
-    connectivity : int, optional
-        The largest number of steps along axes between neighbours; by default, voxels that share a
-        corner are also neighbours.
-    tolerance : float, optional
-        The largest difference of a voxel from the seed; 0 by default.
 
     Returns
     -------

@@ -297,9 +297,6 @@ class EachLabel(TableStep):
             table.ports,
         )
 
-    def no_rows(self) -> Columns:
-        return self.rows.columns(self.rows.empty())
-
     def token(self) -> str:
         how = self.names, self.carried, self.only
         return digest("EachLabel", self.identity, self.objects.token(), *how)

@@ -194,11 +194,7 @@ def median(
 
     Parameters
     ----------
-    %(volume)s
     %(reduced_axis)s
-    %(where)s
-    %(nan)s
-    %(across)s
 
     Returns
     -------

@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from beam_volumes.base.geometry import connectivity_structure
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.morphology.basic import (
@@ -19,7 +20,6 @@ from beam_volumes.ops.morphology.basic import (
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import parameters_of
 from beam_volumes.ops.parameters.docs import documented, documented_like
-from beam_volumes.ops.parameters.neighbourhood import cross_around
 
 
 @parameters_of(grey_erosion)
@@ -206,7 +206,7 @@ def binary_hit_or_miss(
     volume = as_volume(volume)
     name = "binary_hit_or_miss"
     if structure1 is None:
-        structure1 = cross_around(len(par.axes_of(volume, axes, name)))
+        structure1 = connectivity_structure(1, len(par.axes_of(volume, axes, name)))
     hit = par.element(structure1, "structure1", name) != 0
     miss = ~hit if structure2 is None else par.element(structure2, "structure2", name) != 0
     origin2 = origin1 if origin2 is None else origin2

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
-from scipy.ndimage import generate_binary_structure
 
 from beam_volumes.across.scans import cumsum_dtype
+from beam_volumes.base.geometry import connectivity_structure
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import AcrossNode, Barrier
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
@@ -266,7 +266,7 @@ def _is_chessboard(name: str, metric: Any, ndim: int) -> bool:
     if structure.shape == (3,) * ndim:
         if structure.all():
             return True
-        if np.array_equal(structure, generate_binary_structure(ndim, 1)):
+        if np.array_equal(structure, connectivity_structure(1, ndim)):
             return False
     raise ValueError(
         f"{name}: metric={metric!r}: give a name, {', '.join(_METRICS)}, or one of the equivalent "

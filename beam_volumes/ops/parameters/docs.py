@@ -401,7 +401,7 @@ def documented_as(name: str, docstring: str) -> Callable[[Function], Function]:
 
 
 def documented_like(model: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Like `documented`, with missing sections (parameters, results, errors) copied from ``model``.
+    """Like `documented`, with missing parameters and sections (results, errors) copied from ``model``.
 
     >>> @documented
     ... def rows(volume):
@@ -412,21 +412,38 @@ def documented_like(model: Callable[..., Any]) -> Callable[[Function], Function]
     ...     %(volume)s
     ...     '''
     >>> @documented_like(rows)
-    ... def columns(volume):
-    ...     '''Count columns.'''
-    >>> columns.__doc__.splitlines()[2:5]
-    ['Parameters', '----------', 'volume : Volume or numpy.ndarray']
+    ... def columns(volume, first):
+    ...     '''Count columns.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     first : int
+    ...         The column to begin with.
+    ...     '''
+    >>> [line for line in columns.__doc__.splitlines() if " : " in line]
+    ['volume : Volume or numpy.ndarray', 'first : int']
     """
 
     def decorate(function: Function) -> Function:
         if function.__doc__ is not None:
-            own, theirs = _sections(function), _sections(model)
+            own, theirs = _sections(_filled(function)), _sections(model)
+            if "Parameters" in own and "Parameters" in theirs:
+                both = _parameters(theirs["Parameters"]) | _parameters(own["Parameters"])
+                described = (both[name] for name in inspect.signature(function).parameters)
+                own["Parameters"] = "\n".join(("Parameters\n----------", *dict.fromkeys(described)))
             inherited = {k: theirs[k] for k in _INHERITED if k in theirs and k not in own}
             order = sorted({**own, **inherited}.items(), key=lambda item: _ORDER.index(item[0]))
             function.__doc__ = "\n\n".join(text for _, text in order) + "\n"
         return documented(function)
 
     return decorate
+
+
+def _parameters(section: str) -> dict[str, str]:
+    """Split a section into its entries, by the name of each parameter."""
+    entries = re.split(r"\n(?=\S)", section)[2:]
+    names = (entry.partition(" :")[0].replace("*", "").split(", ") for entry in entries)
+    return {name: entry for some, entry in zip(names, entries, strict=True) for name in some}
 
 
 def _sections(function: Callable[..., Any]) -> dict[str, str]:

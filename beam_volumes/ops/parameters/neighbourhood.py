@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.components import check_connectivity
-from beam_volumes.base.geometry import Triple
+from beam_volumes.base.geometry import Triple, connectivity_structure
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.casting import kernel_dtype
@@ -94,7 +93,7 @@ class Footprint:
         """From a structuring element of binary morphology, by default the cross of radius 1."""
         chosen = par.axes_of(volume, axes, name)
         if structure is None:
-            structure = cross_around(len(chosen))
+            structure = connectivity_structure(1, len(chosen))
         inside = _expanded(
             par.element(structure, "structure", name), chosen, "structure", name
         ).astype(bool)
@@ -192,13 +191,6 @@ class Footprint:
         return replace(self, inside=self.inside[around], numbers=numbers, before=before)
 
 
-def cross_around(ndim: int) -> np.ndarray:
-    """A voxel and its neighbours that share a face."""
-    grid = np.indices((3,) * ndim) - 1
-    result: np.ndarray = np.abs(grid).sum(axis=0) <= 1
-    return result
-
-
 def touching(volume: Volume, footprint: Any, name: str, connectivity: Any = None) -> np.ndarray:
     """The neighbours of a voxel, 3 x 3 x 3, by default along all axes.
 
@@ -207,12 +199,10 @@ def touching(volume: Volume, footprint: Any, name: str, connectivity: Any = None
     axes = volume.space.visible
     if footprint is None:
         steps = len(axes) if connectivity is None else connectivity
-        check_connectivity(steps, len(axes), name)
-        element = np.indices((3,) * len(axes)) - 1
-        element = np.abs(element).sum(axis=0) <= steps
+        element = connectivity_structure(steps, len(axes), name)
     else:
         element = par.element(footprint, "footprint", name) != 0
-        faces = cross_around(len(axes))
+        faces = connectivity_structure(1, len(axes))
         if (
             element.shape != (3,) * len(axes)
             or (element != element[(slice(None, None, -1),) * element.ndim]).any()

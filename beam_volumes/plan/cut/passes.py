@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from beam_volumes.base.geometry import NO_HALO, Box, Lattice, Triple
 from beam_volumes.graph.compile import ancestors, compile_program
@@ -63,9 +64,9 @@ class Cut:
         """The nodes that later passes can read back from its outputs."""
         return [n for n, sink in self.outputs if _holds(sink, n)]
 
-    @property
+    @cached_property
     def reached(self) -> list[Node]:
-        """The nodes that it computes or reads, inputs before users."""
+        """The nodes that it computes or reads, inputs before users; the pass is complete by then."""
         return ancestors(self.ends, self.before)
 
 
@@ -263,22 +264,16 @@ def must_store(node: Node) -> bool:
 
 def cut(
     targets: Sequence[tuple[Node, Sink]],
-    values: Sequence[Value],
-    barriers: Sequence[Barrier],
+    levels: Levels,
     intermediate: Callable[[Node], Sink],
-    pencils: bool = False,
-    copied: Mapping[str, str] | None = None,
-    separate: Mapping[str, str] | None = None,
 ) -> tuple[list[Cut], dict[str, Source], list[Choice]]:
     """Cut a graph into passes.
 
-    ``targets``: voxels to write. ``barriers``: surveys with tables.
+    ``targets``: voxels to write. ``levels``: of them, and of numbers and surveys with tables.
     ``intermediate``: returns the sink of a node that is stored between two passes.
-    ``pencils``, ``copied``, ``separate``: see `Levels`.
     Returns passes by level (`in_order` sorts them), the sources of stored nodes by token, and the
     choices between storing and computing again.
     """
-    levels = Levels([n for n, _ in targets], values, barriers, pencils, copied, separate)
     choices: list[Choice] = []
     ends: list[_End] = []
     for node, sink in targets:

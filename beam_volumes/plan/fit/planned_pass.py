@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from beam_volumes.base.geometry import Box, Grid, Lattice
@@ -41,16 +42,16 @@ class Pass:
         """The numbers of all time points together, if slabs are time points."""
         return ()
 
-    @property
+    @cached_property
     def chunks_read(self) -> int:
         """Chunks read; arrays of this process have none."""
         return sum(r.units for r in self.reads if not r.in_memory)
 
-    @property
+    @cached_property
     def bytes_read(self) -> int:
         return sum(r.bytes for r in self.reads)
 
-    @property
+    @cached_property
     def bytes_needed(self) -> int:
         """Bytes of the chunks that are needed, each counted once."""
         return sum(r.bytes_needed for r in self.reads)

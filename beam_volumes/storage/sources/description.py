@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -79,7 +80,7 @@ class Description:
         """The number of values per voxel in a unit: several, if chunks hold all channels."""
         return math.prod(self.leading_unit)
 
-    @property
+    @cached_property
     def unit(self) -> Triple:
         """The write unit: the shard, or the chunk if there are no shards."""
         return self.shard or self.chunk

@@ -18,12 +18,12 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.typehints import Dict, Tuple, Union, with_input_types, with_output_types
 
-from beam_volumes.across.components import Labelling, SlabSummary, connectivity_structure
+from beam_volumes.across.components import Labelling, SlabSummary
 from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds.flow import Key
 from beam_volumes.across.rounds.lookup import Part, Tally, given_flow
 from beam_volumes.base.codecs import compress, decompress
-from beam_volumes.base.geometry import Grid, Halo
+from beam_volumes.base.geometry import Grid, Halo, connectivity_structure
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.surveys.component_surveys import ComponentSurvey, Relabel

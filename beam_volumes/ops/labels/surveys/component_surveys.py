@@ -13,7 +13,7 @@ from beam_volumes.across import components as cc
 from beam_volumes.across.merge import COMPONENT_BYTES, Keep
 from beam_volumes.across.rounds.components import component_flow
 from beam_volumes.across.rounds.flow import Flow
-from beam_volumes.base.geometry import Grid, Triple
+from beam_volumes.base.geometry import Grid, Triple, connectivity_structure
 from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.cuda import run_bytes
 from beam_volumes.kernels.labels import edges
@@ -265,7 +265,7 @@ class EdgeSurvey(ComponentSurvey):
 
     @classmethod
     def of(cls, name: str, dtype: np.dtype) -> EdgeSurvey:
-        return cls(name, cc.connectivity_structure(1), background=None, dtype=dtype)
+        return cls(name, connectivity_structure(1), background=None, dtype=dtype)
 
     @property
     def labelling(self) -> cc.Labelling:
@@ -304,7 +304,7 @@ class RelabelEdges(Relabel):
 
     @classmethod
     def of(cls, name: str, dtype: np.dtype, basin: int) -> RelabelEdges:
-        return cls(name, dtype, cc.connectivity_structure(1), False, None, basin)
+        return cls(name, dtype, connectivity_structure(1), False, None, basin)
 
     @property
     def voxels_per_label(self) -> int:

@@ -159,6 +159,8 @@ class LookupSurvey(UniqueSurvey):
 class FilterSurvey(UniqueSurvey):
     """Labels selected by size or by touching the border; the answers are for `LookupCompletion`."""
 
+    counts_each_value = True
+
     keep: Keep
     k_largest: int | None
 
