@@ -1207,6 +1207,32 @@ def test_loops_of_links_that_are_wrong_by_one_period_are_not_used():
     assert (abs(error[np.array(pairs["used"])]) < 0.5).all()
 
 
+@pytest.mark.filterwarnings("ignore:register_tiles. no link")
+@pytest.mark.parametrize(
+    "side, overlap, period, noise",
+    [(64, 10, 14.2, 0.01), (96, 14, 16.0, 0.05), (64, 15, 19.8, 0.2), (64, 16, 24.0, 0.0)],
+)
+def test_no_link_of_a_lattice_is_wrong_by_a_period(side, overlap, period, noise):
+    """Overlaps are narrower than a period, and shifts may be larger."""
+    rng = np.random.default_rng(6)
+    limit, sigma = 0.4 * period, period / 7
+    stage = np.array(list(itertools.product(range(2), repeat=2))) * float(side - overlap)
+    spots = period * np.mgrid[-5:20, -5:20].reshape(2, -1).T
+    for angle in (0.0, 0.7):
+        true = stage + rng.uniform(-limit, limit, stage.shape)
+        world = spots @ np.array(turn(angle))
+        tiles = []
+        for place in true:
+            away = np.arange(side) - (world - place)[:, :, None]
+            profiles = np.exp(-0.5 * (away / sigma) ** 2)
+            tile = np.einsum("ny,nx->yx", profiles[:, 0], profiles[:, 1])
+            tiles.append((tile + noise * rng.normal(size=tile.shape)).astype("f4"))
+        _, pairs = bv.register_tiles(tiles, stage, max_shift=2 * limit)
+        ends = np.stack([np.array(pairs[n]) for n in "ab"])
+        error = columns(pairs, ["shift_y", "shift_x"]) - np.diff(true[ends], axis=0)[0]
+        assert (abs(error[np.array(pairs["used"])]) < 1).all()
+
+
 def test_large_blocks_of_tiles_are_solved_iteratively(monkeypatch):
     from beam_volumes.ops.geometry.registration import links as solver
 

@@ -168,7 +168,8 @@ def register_tiles(
     less than one in a thousand cases. If no loop of other pairs confirms the pair, the limit is one
     in a million. Such a pair is not used if it is in a loop that contradicts itself. If structures
     repeat, several shifts match. A pair is then used if one shift leaves significantly smaller
-    residuals than all others, with the same limits. Without matrices, other translations that may
+    residuals than all others, with the same limits. If the voxels that are read do not contain the
+    other shifts, a loop of pairs must confirm it. Without matrices, other translations that may
     be chance are used as well if loops of up to four of them close within half a voxel, or less if
     ``max_shift`` is small. Different structures must determine them, at a distance of a quarter of
     the longest side of a tile. These translations need fractions of voxels, and images without
