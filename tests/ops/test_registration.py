@@ -1261,6 +1261,19 @@ def test_whole_shifts_of_tiles_are_whole_and_copied():
     table, _ = bv.register_tiles(tiles, stage, max_shift=6, subvoxel=False)
     found = columns(table, "yx")
     np.testing.assert_array_equal(found - found[0], true - true[0])
+    # A tile without links is not rounded, but shifted with the reference.
+    last = np.full_like(tiles[0], 7)
+    given = np.array([*stage + 0.2, (90.7, 200.4)])
+    with pytest.warns(UserWarning, match="no link for 1 of 5 tiles"):
+        loose = bv.register_tiles([*tiles, last], given, max_shift=6, subvoxel=False)[0]
+    np.testing.assert_array_equal(columns(loose, "yx")[4], given[4])
+    np.testing.assert_array_equal(columns(loose, "yx")[:4] % 1, 0)
+    with pytest.warns(UserWarning, match="except for the shift of all tiles"):
+        both = [
+            bv.register_tiles([*tiles, last], given, max_shift=6, reference=1, subvoxel=s)[0]
+            for s in (True, False)
+        ]
+    np.testing.assert_array_equal(*(columns(b, "yx")[4] for b in both))
     fused = np.asarray(bv.fuse(tiles, table))
     rows, cols = 64 + 84 - 3, 76 + 100 - 2
     inner = fused[5:60, 5:170], world[3:148, 2:176][5:60, 5:170]

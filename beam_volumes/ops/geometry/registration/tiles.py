@@ -107,9 +107,9 @@ def register_tiles(
         The index of a tile that keeps its given position; all tiles are shifted accordingly. By
         default, the mean of all positions is kept.
     subvoxel : bool, default: True
-        Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
-        copies voxels instead of interpolating them. Only for ``model="translation"`` without given
-        matrices.
+        Whether to find fractions of voxels. If False, positions of linked tiles are rounded to whole
+        voxels, and `fuse` copies their voxels instead of interpolating them. Tiles without links are
+        not rounded. Only for ``model="translation"`` without given matrices.
     channel : int or str, optional
         The number or the name of the channel that is compared, such as ``"DAPI"``. `fuse` applies
         the result to all channels.
@@ -519,7 +519,7 @@ class TilePairs:
         return columns, _table_of_pairs(axes, found, placement)
 
     def _anchored(self, solved: Placed) -> np.ndarray:
-        """Return positions such that the reference stays, in whole voxels if these are wanted."""
+        """Return positions such that the reference stays, with links in whole voxels if these are wanted."""
         places, k = solved.places, self.reference
         if k is not None:
             places = places + (self.given[k] - places[k])
@@ -531,7 +531,9 @@ class TilePairs:
         if k is not None:
             anchors[groups[k]] = k
         anchor = places[anchors[groups]]
-        return np.rint(anchor) + np.rint(places - anchor)
+        is_linked = np.bincount(groups)[groups] > 1
+        whole = np.rint(anchor) + np.rint(places - anchor)
+        return np.where(is_linked[:, None], whole, places)
 
     def _points(self, pair: tuple[int, int]) -> np.ndarray:
         """Return the indices of the first tile at which a link is compared with the others."""
