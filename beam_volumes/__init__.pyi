@@ -13570,6 +13570,10 @@ def register_slices(
     one in a thousand cases. If no other links confirm it, the limit is one in a million.
     Links of slices that deform disagree by several voxels. Such links are only used if they agree
     better than unrelated ones would. Otherwise, these slices have no links, and are not moved.
+    Groups of slices without links between them are placed so that the mean transforms on both sides
+    of a gap agree. The number of slices of these means follows from the movements within groups: it
+    is large if slices jitter, and small if they drift. If slices move by less than they deform,
+    small errors of links that add up may be larger than the movements.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and

@@ -1081,6 +1081,45 @@ def test_slices_are_not_moved_by_links_that_all_contradict_each_other(size, refe
     assert len(moved) <= 1, moved  # some links agree by chance
 
 
+@pytest.mark.parametrize("kind", ["jitter", "drift"])
+@pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
+def test_groups_of_slices_without_links_between_them_do_not_add_up_errors(model, kind):
+    """Groups of slices that jitter have the same mean; slices that drift continue after a gap."""
+    from beam_volumes.ops.geometry.registration.images import Link
+    from beam_volumes.ops.geometry.registration.sequences import ImagePairs
+
+    how = {"method": "intensity", "neighbours": 3, "skip": (), "max_shift": None}
+    count, gaps = 60, (12, 24, 36, 48)
+    pairs = ImagePairs.of(
+        "register_slices", "z", ("y", "x"), count, (64, 64), 1, None,
+        model=model, reference=None, min_quality=0.3, **how,
+    )  # fmt: skip
+    points = np.array(list(itertools.product((0, 63), repeat=2))).T
+    ours, still = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        angles, middles = rng.normal(0, 0.05, count), rng.normal(0, 5, (count, 2))
+        if kind == "drift":
+            angles, middles = np.cumsum(angles / 5), np.cumsum(middles / 5, axis=0)
+        true = np.stack([turn(0 if model == "translation" else a) for a in angles])
+        places = middles - true @ [31.5, 31.5]
+        links = {}
+        for i, j in ((k, k + n) for k in range(count) for n in range(1, min(4, count - k))):
+            if not any(i < gap <= j for gap in gaps):
+                back = np.linalg.inv(true[j])
+                offset = back @ (places[i] - places[j])
+                links[i, j] = Link(back @ true[i], offset, 0.8, 4e3, 40.0, points=points)
+        table = pairs.solved(links)
+        found = np.array([columns(table, [f"m_{a}{b}" for b in "yx"]) for a in "yx"]).swapaxes(0, 1)
+        at = [m @ points + p[..., None] for m, p in ((true, places), (found, columns(table, "yx")))]
+        flat = [a.swapaxes(0, 1).reshape(2, -1).T for a in (*at, np.tile(points, (count, 1, 1)))]
+        whole = np.c_[flat[0], np.ones(len(flat[0]))]
+        left = [f - whole @ np.linalg.lstsq(whole, f, rcond=None)[0] for f in flat[1:]]
+        errors = [(e**2).sum(axis=1).mean() for e in left]
+        ours, still = [*ours, errors[0]], [*still, errors[1]]
+    assert np.mean(ours) < (0.4 if kind == "jitter" else 0.2) * np.mean(still)
+
+
 def test_links_that_contradict_each_other_are_not_used_alone():
     """Which of three links of a loop is wrong is unknown; a link outside of loops is used."""
     from beam_volumes.ops.geometry.registration.images import Link

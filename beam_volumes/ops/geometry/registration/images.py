@@ -448,7 +448,7 @@ def _repeats(
     max_shift: Sequence[float],
     expected: np.ndarray,
 ) -> tuple[list[Link], bool]:
-    """Return other allowed links that match almost as well, because an array repeats, and whether it does.
+    """Return other allowed links that match almost as well, and whether an array repeats.
 
     Periods are of the overlap, and of the whole first array: an overlap may be narrower than a period.
     """
