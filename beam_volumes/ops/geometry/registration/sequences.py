@@ -793,7 +793,7 @@ def _steadiest_width(paths: Sequence[np.ndarray]) -> int:
     ``paths`` are positions of points in successive images, (images, axes, points). The number is large for
     images that jitter, and 1 for images that drift.
     """
-    best, least, width = 1, math.inf, 0
+    best, smallest, width = 1, math.inf, 0
     longest = max(map(len, paths)) // 2
     while width < longest:
         width = min(max(width + 1, width * 5 // 4), longest)
@@ -804,8 +804,8 @@ def _steadiest_width(paths: Sequence[np.ndarray]) -> int:
             sums = np.concatenate([np.zeros((1, *path.shape[1:])), np.cumsum(path, axis=0)])
             means = (sums[width:] - sums[:-width]) / width
             squares.append(((means[width:] - means[:-width]) ** 2).mean(axis=(1, 2)))
-        if (mean := float(np.concatenate(squares).mean())) < least:
-            best, least = width, mean
+        if (mean := float(np.concatenate(squares).mean())) < smallest:
+            best, smallest = width, mean
     # If means of more images might differ even less, these are of whole groups.
     return best if best < longest else 2 * longest + 1
 
