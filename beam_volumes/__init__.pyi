@@ -13570,6 +13570,10 @@ def register_slices(
     one in a thousand cases. If no other links confirm it, the limit is one in a million.
     Links of slices that deform disagree by several voxels. Such links are only used if they agree
     better than unrelated ones would. Otherwise, these slices have no links, and are not moved.
+    Groups of slices without links between them are placed so that the mean transforms on both sides
+    of a gap agree. The number of slices of these means follows from the movements within groups: it
+    is large if slices jitter, and small if they drift. If slices move by less than they deform,
+    small errors of links that add up may be larger than the movements.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
@@ -13647,9 +13651,9 @@ def register_tiles(
         The index of a tile that keeps its given position; all tiles are shifted accordingly. By
         default, the mean of all positions is kept.
     subvoxel : bool, default: True
-        Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
-        copies voxels instead of interpolating them. Only for ``model="translation"`` without given
-        matrices.
+        Whether to find fractions of voxels. If False, positions of linked tiles are rounded to whole
+        voxels, and `fuse` copies their voxels instead of interpolating them. Tiles without links are
+        not rounded. Only for ``model="translation"`` without given matrices.
     channel : int or str, optional
         The number or the name of the channel that is compared, such as ``"DAPI"``. `fuse` applies
         the result to all channels.
@@ -13708,7 +13712,8 @@ def register_tiles(
     less than one in a thousand cases. If no loop of other pairs confirms the pair, the limit is one
     in a million. Such a pair is not used if it is in a loop that contradicts itself. If structures
     repeat, several shifts match. A pair is then used if one shift leaves significantly smaller
-    residuals than all others, with the same limits. Without matrices, other translations that may
+    residuals than all others, with the same limits. If the voxels that are read do not contain the
+    other shifts, a loop of pairs must confirm it. Without matrices, other translations that may
     be chance are used as well if loops of up to four of them close within half a voxel, or less if
     ``max_shift`` is small. Different structures must determine them, at a distance of a quarter of
     the longest side of a tile. These translations need fractions of voxels, and images without

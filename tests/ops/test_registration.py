@@ -1081,6 +1081,45 @@ def test_slices_are_not_moved_by_links_that_all_contradict_each_other(size, refe
     assert len(moved) <= 1, moved  # some links agree by chance
 
 
+@pytest.mark.parametrize("kind", ["jitter", "drift"])
+@pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
+def test_groups_of_slices_without_links_between_them_do_not_add_up_errors(model, kind):
+    """Groups of slices that jitter have the same mean; slices that drift continue after a gap."""
+    from beam_volumes.ops.geometry.registration.images import Link
+    from beam_volumes.ops.geometry.registration.sequences import ImagePairs
+
+    how = {"method": "intensity", "neighbours": 3, "skip": (), "max_shift": None}
+    count, gaps = 60, (12, 24, 36, 48)
+    pairs = ImagePairs.of(
+        "register_slices", "z", ("y", "x"), count, (64, 64), 1, None,
+        model=model, reference=None, min_quality=0.3, **how,
+    )  # fmt: skip
+    points = np.array(list(itertools.product((0, 63), repeat=2))).T
+    ours, still = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        angles, middles = rng.normal(0, 0.05, count), rng.normal(0, 5, (count, 2))
+        if kind == "drift":
+            angles, middles = np.cumsum(angles / 5), np.cumsum(middles / 5, axis=0)
+        true = np.stack([turn(0 if model == "translation" else a) for a in angles])
+        places = middles - true @ [31.5, 31.5]
+        links = {}
+        for i, j in ((k, k + n) for k in range(count) for n in range(1, min(4, count - k))):
+            if not any(i < gap <= j for gap in gaps):
+                back = np.linalg.inv(true[j])
+                offset = back @ (places[i] - places[j])
+                links[i, j] = Link(back @ true[i], offset, 0.8, 4e3, 40.0, points=points)
+        table = pairs.solved(links)
+        found = np.array([columns(table, [f"m_{a}{b}" for b in "yx"]) for a in "yx"]).swapaxes(0, 1)
+        at = [m @ points + p[..., None] for m, p in ((true, places), (found, columns(table, "yx")))]
+        flat = [a.swapaxes(0, 1).reshape(2, -1).T for a in (*at, np.tile(points, (count, 1, 1)))]
+        whole = np.c_[flat[0], np.ones(len(flat[0]))]
+        left = [f - whole @ np.linalg.lstsq(whole, f, rcond=None)[0] for f in flat[1:]]
+        errors = [(e**2).sum(axis=1).mean() for e in left]
+        ours, still = [*ours, errors[0]], [*still, errors[1]]
+    assert np.mean(ours) < (0.4 if kind == "jitter" else 0.2) * np.mean(still)
+
+
 def test_links_that_contradict_each_other_are_not_used_alone():
     """Which of three links of a loop is wrong is unknown; a link outside of loops is used."""
     from beam_volumes.ops.geometry.registration.images import Link
@@ -1207,6 +1246,32 @@ def test_loops_of_links_that_are_wrong_by_one_period_are_not_used():
     assert (abs(error[np.array(pairs["used"])]) < 0.5).all()
 
 
+@pytest.mark.filterwarnings("ignore:register_tiles. no link")
+@pytest.mark.parametrize(
+    "side, overlap, period, noise",
+    [(64, 10, 14.2, 0.01), (96, 14, 16.0, 0.05), (64, 15, 19.8, 0.2), (64, 16, 24.0, 0.0)],
+)
+def test_no_link_of_a_lattice_is_wrong_by_a_period(side, overlap, period, noise):
+    """Overlaps are narrower than a period, and shifts may be larger."""
+    rng = np.random.default_rng(6)
+    limit, sigma = 0.4 * period, period / 7
+    stage = np.array(list(itertools.product(range(2), repeat=2))) * float(side - overlap)
+    spots = period * np.mgrid[-5:20, -5:20].reshape(2, -1).T
+    for angle in (0.0, 0.7):
+        true = stage + rng.uniform(-limit, limit, stage.shape)
+        world = spots @ np.array(turn(angle))
+        tiles = []
+        for place in true:
+            away = np.arange(side) - (world - place)[:, :, None]
+            profiles = np.exp(-0.5 * (away / sigma) ** 2)
+            tile = np.einsum("ny,nx->yx", profiles[:, 0], profiles[:, 1])
+            tiles.append((tile + noise * rng.normal(size=tile.shape)).astype("f4"))
+        _, pairs = bv.register_tiles(tiles, stage, max_shift=2 * limit)
+        ends = np.stack([np.array(pairs[n]) for n in "ab"])
+        error = columns(pairs, ["shift_y", "shift_x"]) - np.diff(true[ends], axis=0)[0]
+        assert (abs(error[np.array(pairs["used"])]) < 1).all()
+
+
 def test_large_blocks_of_tiles_are_solved_iteratively(monkeypatch):
     from beam_volumes.ops.geometry.registration import links as solver
 
@@ -1256,6 +1321,19 @@ def test_whole_shifts_of_tiles_are_whole_and_copied():
     table, _ = bv.register_tiles(tiles, stage, max_shift=6, subvoxel=False)
     found = columns(table, "yx")
     np.testing.assert_array_equal(found - found[0], true - true[0])
+    # A tile without links is not rounded, but shifted with the reference.
+    last = np.full_like(tiles[0], 7)
+    given = np.array([*stage + 0.2, (90.7, 200.4)])
+    with pytest.warns(UserWarning, match="no link for 1 of 5 tiles"):
+        loose = bv.register_tiles([*tiles, last], given, max_shift=6, subvoxel=False)[0]
+    np.testing.assert_array_equal(columns(loose, "yx")[4], given[4])
+    np.testing.assert_array_equal(columns(loose, "yx")[:4] % 1, 0)
+    with pytest.warns(UserWarning, match="except for the shift of all tiles"):
+        both = [
+            bv.register_tiles([*tiles, last], given, max_shift=6, reference=1, subvoxel=s)[0]
+            for s in (True, False)
+        ]
+    np.testing.assert_array_equal(*(columns(b, "yx")[4] for b in both))
     fused = np.asarray(bv.fuse(tiles, table))
     rows, cols = 64 + 84 - 3, 76 + 100 - 2
     inner = fused[5:60, 5:170], world[3:148, 2:176][5:60, 5:170]

@@ -54,8 +54,8 @@ class RegisterTiles(beam.PTransform):
         The index of a tile that keeps its given position; all tiles are shifted accordingly. By
         default, the mean of all positions is kept.
     subvoxel : bool, default: True
-        Whether to find fractions of voxels. If False, positions are rounded to whole voxels. Only for
-        ``model="translation"``.
+        Whether to find fractions of voxels. If False, positions of linked tiles are rounded to whole
+        voxels. Only for ``model="translation"``.
     channel : int or str, optional
         The number or the name of the channel that is compared, if tiles have several.
     mask : Volume or sequence of Volume, optional

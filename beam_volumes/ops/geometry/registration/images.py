@@ -58,6 +58,9 @@ _SLOPES = np.geomspace(1e-3, 1e3, 100)
 MIN_EVIDENCE = 7.0
 #: The evidence that a link needs if nothing confirms it: a chance of less than one in a million.
 MIN_ALONE = 14.0
+#: The maximum evidence of links of images that repeat, unless other periods were compared: loops must confirm
+#: these links.
+_MAX_PERIODIC = MIN_ALONE - 1.0
 #: The evidence of a placement that is a rival: a chance of less than 1 %.
 _MIN_RIVAL = 5.0
 #: A placement with a larger share of the best score is a rival, even if it may be chance itself.
@@ -66,6 +69,8 @@ _SIMILAR = 0.8
 _UNIQUE = 0.5
 #: Other placements with which the best one is compared.
 _RIVALS = 3
+#: The largest share of an array by which it is moved to find its periods.
+_MAX_LAG = 0.9
 #: Voxels between two shifts that are different placements, and not one peak of the correlation.
 _MIN_SEPARATION = 3
 #: The share of the smaller array, relative to the start's minimum, that must overlap after refinement.
@@ -394,10 +399,11 @@ def matched(
     link = improved(start)
     found = with_its_evidence(link, rivals.share())
     # Where an image repeats, a shift may be wrong by a period without any other peak within ``max_shift``.
-    repeats = _repeats(fixed, moving, link, max_shift, expected)
+    # Errors by periods are alike in many links, so that loops of links that may be chance close.
+    repeats, is_periodic = _repeats(fixed, moving, link, max_shift, expected)
     if not repeats and (found.evidence > -math.inf or not rivals.links):
-        if found.feature is not None and _is_periodic(fixed, max_shift, found.quality):
-            return replace(found, feature=None)
+        if is_periodic:  # along one axis, and perhaps along others by more than is seen of them
+            return replace(found, evidence=min(found.evidence, _MAX_PERIODIC), feature=None)
         return found
     # Scores of whole voxels do not show which shift is right. Fractions of voxels do, by their residuals.
     links = [link, *map(improved, rivals.links)]
@@ -406,25 +412,33 @@ def matched(
         links.append(changed if changed.is_refined else repeat)
     best, against = _preferred(fixed, moving, links)
     found = with_its_evidence(best, 0.0)
-    if against < MIN_EVIDENCE or _is_periodic(fixed, max_shift, found.quality):
+    if against < MIN_EVIDENCE or is_periodic:
         found = replace(found, feature=None)
     return replace(found, evidence=min(found.evidence, against))
 
 
-def _is_periodic(array: np.ndarray, max_shift: Sequence[float], quality: float) -> bool:
-    """Whether an array repeats within twice the maximum shift, almost as well as a link matches.
+def _lags(
+    array: np.ndarray, max_shift: Sequence[float], share: float, quality: float
+) -> list[tuple[int, ...]]:
+    """Return the lags by which an array repeats almost as well as a link of this quality matches.
 
-    Errors by periods are alike in many links, so that loops of wrong links close.
+    Lags are up to twice the maximum shift, and up to a ``share`` of the array.
     """
-    whole = cleaned(array)
-    power = scipy.fft.irfftn(abs(scipy.fft.rfftn(_windowed(whole))) ** 2, whole.shape)
-    reach = [min(2 * m, 0.75 * n) for m, n in zip(max_shift, whole.shape, strict=True)]
+    whole, _ = _smoothed(array)
+    reach = [min(2 * m, share * n) for m, n in zip(max_shift, whole.shape, strict=True)]
+    # Zeros after the array, so that its end does not meet its start.
+    shape = [
+        scipy.fft.next_fast_len(n + math.ceil(r), real=True)
+        for n, r in zip(whole.shape, reach, strict=True)
+    ]
+    power = scipy.fft.irfftn(abs(scipy.fft.rfftn(_windowed(whole), shape)) ** 2, shape)
+    found = list[tuple[int, ...]]()
     for lag in _peaks(power, np.zeros(whole.ndim), reach, 4 * _RIVALS):
         if max(map(abs, lag)) > _MIN_SEPARATION:
             a, b = _overlap(whole.shape, whole.shape, lag)
             if whole[a].size and _correlation(whole[a], whole[b])[0] >= _SIMILAR * quality:
-                return True
-    return False
+                found.append(lag)
+    return found
 
 
 def _repeats(
@@ -433,35 +447,36 @@ def _repeats(
     link: Link,
     max_shift: Sequence[float],
     expected: np.ndarray,
-) -> list[Link]:
-    """Return other allowed links, by which the first array matches almost as well, because it repeats."""
+) -> tuple[list[Link], bool]:
+    """Return other allowed links that match almost as well, and whether an array repeats.
+
+    Periods are of the overlap, and of the whole first array: an overlap may be narrower than a period.
+    """
     middle = (np.array(fixed.shape) - 1) / 2
     shift = link.shift_at(middle)
     near, _ = _overlap(fixed.shape, moving.shape, np.rint(shift).astype(int).tolist())
-    part = fixed[near]
-    if not part.size or is_constant(part):
-        return []
-    spectrum = scipy.fft.rfftn(_windowed(cleaned(part)))
-    power = scipy.fft.irfftn(abs(spectrum) ** 2, part.shape)
-    reach = [min(2 * m, n / 2) for m, n in zip(max_shift, part.shape, strict=True)]
-    found = list[Link]()
-    for lag in _peaks(power, np.zeros(part.ndim), reach, 4 * _RIVALS):
-        if max(map(abs, lag)) <= _MIN_SEPARATION:
+    found, known, is_periodic = list[Link](), set[tuple[int, ...]](), False
+    for part, share in ((fixed[near], 0.5), (fixed, _MAX_LAG)):
+        if not part.size or is_constant(part):
             continue
-        moved = shift + lag
-        if (abs(moved - expected) > max_shift).any():
-            continue
-        a, b = _overlap(part.shape, part.shape, lag)
-        if _correlation(part[a], part[b])[0] < _SIMILAR:
-            continue
-        own = refined(
-            part, part, Link.shifted(np.array(lag), -1.0), "translation", np.ones(part.ndim), reach
-        )
-        if own.quality < _SIMILAR:
-            continue
-        offset = link.offset + link.matrix @ own.offset
-        found.append(replace(link, offset=offset, quality=own.quality, is_refined=False))
-    return found
+        lags = _lags(part, max_shift, share, link.quality)
+        is_periodic = is_periodic or bool(lags)
+        for lag in lags:
+            if lag in known or (abs(shift + lag - expected) > max_shift).any():
+                continue
+            own = refined(
+                part,
+                part,
+                Link.shifted(np.array(lag), -1.0),
+                "translation",
+                np.ones(part.ndim),
+                [2 * m for m in max_shift],
+            )
+            if own.quality >= _SIMILAR * link.quality:
+                known.add(lag)
+                offset = link.offset + link.matrix @ own.offset
+                found.append(replace(link, offset=offset, quality=own.quality, is_refined=False))
+    return found, is_periodic
 
 
 def _preferred(fixed: np.ndarray, moving: np.ndarray, links: Sequence[Link]) -> tuple[Link, float]:
@@ -508,6 +523,9 @@ def _preference(near: np.ndarray, far: np.ndarray, one: Link, other: Link) -> fl
         power = _inner(x, x)
         squares.append((a - x * (_inner(a, x) / power if power else 0.0)) ** 2)
     better = squares[1] - squares[0]
+    # Errors of the interpolation differ without noise.
+    if abs(better.sum()) < _MIN_NOISE * _inner(a, a):
+        return 0.0
     rough = better - better.mean()
     shares = inside.astype(np.float64)
     for axis, n in enumerate(a.shape):

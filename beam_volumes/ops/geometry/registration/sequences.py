@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,7 +28,13 @@ from beam_volumes.ops.geometry.registration.images import (
     is_constant,
 )
 from beam_volumes.ops.geometry.registration.keypoints import SIDE, Keypoints, matched
-from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
+from beam_volumes.ops.geometry.registration.links import (
+    Placed,
+    connected,
+    corners,
+    nearest_rotations,
+    placed,
+)
 from beam_volumes.ops.geometry.registration.trends import Trend, check_trend
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrix_columns
@@ -156,6 +163,10 @@ def register_slices(
     one in a thousand cases. If no other links confirm it, the limit is one in a million.
     Links of slices that deform disagree by several voxels. Such links are only used if they agree
     better than unrelated ones would. Otherwise, these slices have no links, and are not moved.
+    Groups of slices without links between them are placed so that the mean transforms on both sides
+    of a gap agree. The number of slices of these means follows from the movements within groups: it
+    is large if slices jitter, and small if they drift. If slices move by less than they deform,
+    small errors of links that add up may be larger than the movements.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
@@ -710,7 +721,44 @@ class ImagePairs:
             worth = [round(sum(links[p].quality for p in ps)) for ps in placement.used_by_image]
             fixed = max(range(self.count), key=lambda k: (worth[k], -abs(k - self.count // 2)))
             placement = solved(reference=fixed)
+        placement = self._with_joined_groups(placement, points, fixed)
         return self._table(_with_nearest(placement, links, fixed), links)
+
+    def _with_joined_groups(self, found: Placed, points: np.ndarray, reference: int) -> Placed:
+        """Let groups of images without links between them meet with the same mean transform.
+
+        The jitter of two neighbours would move a whole group, and add up from group to group.
+        """
+        groups = connected(found.used, self.count)
+        sizes = np.bincount(groups)
+        order = np.flatnonzero(sizes[groups] > 1)
+        parts = {k: order[groups[order] == k] for k in np.unique(groups[order]).tolist()}
+        parts.pop(groups[reference], None)
+        if not parts:
+            return found
+        matrices, places = found.matrices.copy(), found.places.copy()
+        at = matrices @ points + places[:, :, None]
+        width = _steadiest_width(
+            [at[some] for some in (np.flatnonzero(groups == groups[reference]), *parts.values())]
+        )
+        scale, middle = self.spacing[:, None] / self.spacing, points.mean(axis=1)
+        placed_ones = np.flatnonzero(groups == groups[reference])
+        for some in sorted(parts.values(), key=lambda part: abs(np.median(part) - reference)):
+            if np.median(some) < reference:
+                near, end = some[-width:], some[-1]
+            else:
+                near, end = some[:width], some[0]
+            known = placed_ones[np.argsort(abs(placed_ones - end), kind="stable")[:width]]
+            turn = np.eye(len(middle))
+            if self.model != "translation":
+                turn = matrices[known].mean(axis=0) @ np.linalg.inv(matrices[near].mean(axis=0))
+            if self.model == "rigid":
+                turn = nearest_rotations((turn * scale)[None])[0] / scale
+            there, here = ((matrices[k] @ middle + places[k]).mean(axis=0) for k in (known, near))
+            matrices[some], places[some] = turn @ matrices[some], places[some] @ turn.T
+            places[some] += there - turn @ here
+            placed_ones = np.sort(np.concatenate([placed_ones, some]))
+        return replace(found, matrices=matrices, places=places)
 
     def _table(self, found: Placed, links: Mapping[tuple[int, int], Link]) -> ComputedTable:
         import pyarrow
@@ -737,6 +785,29 @@ class ImagePairs:
             f * max(found.residuals[p] for p in pairs) if pairs else None for pairs in of_image
         ]
         return ComputedTable(pyarrow.table(columns))
+
+
+def _steadiest_width(paths: Sequence[np.ndarray]) -> int:
+    """Return the number of images that makes means before and after a gap differ least.
+
+    ``paths`` are positions of points in successive images, (images, axes, points). The number is large for
+    images that jitter, and 1 for images that drift.
+    """
+    best, smallest, width = 1, math.inf, 0
+    longest = max(map(len, paths)) // 2
+    while width < longest:
+        width = min(max(width + 1, width * 5 // 4), longest)
+        squares = []
+        for path in paths:
+            if len(path) < 2 * width:
+                continue
+            sums = np.concatenate([np.zeros((1, *path.shape[1:])), np.cumsum(path, axis=0)])
+            means = (sums[width:] - sums[:-width]) / width
+            squares.append(((means[width:] - means[:-width]) ** 2).mean(axis=(1, 2)))
+        if (mean := float(np.concatenate(squares).mean())) < smallest:
+            best, smallest = width, mean
+    # If means of more images might differ even less, these are of whole groups.
+    return best if best < longest else 2 * longest + 1
 
 
 def _check_method(method: str, model: str, axes: tuple[str, ...], name: str) -> None:

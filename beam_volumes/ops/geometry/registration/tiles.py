@@ -107,9 +107,9 @@ def register_tiles(
         The index of a tile that keeps its given position; all tiles are shifted accordingly. By
         default, the mean of all positions is kept.
     subvoxel : bool, default: True
-        Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
-        copies voxels instead of interpolating them. Only for ``model="translation"`` without given
-        matrices.
+        Whether to find fractions of voxels. If False, positions of linked tiles are rounded to whole
+        voxels, and `fuse` copies their voxels instead of interpolating them. Tiles without links are
+        not rounded. Only for ``model="translation"`` without given matrices.
     channel : int or str, optional
         The number or the name of the channel that is compared, such as ``"DAPI"``. `fuse` applies
         the result to all channels.
@@ -168,7 +168,8 @@ def register_tiles(
     less than one in a thousand cases. If no loop of other pairs confirms the pair, the limit is one
     in a million. Such a pair is not used if it is in a loop that contradicts itself. If structures
     repeat, several shifts match. A pair is then used if one shift leaves significantly smaller
-    residuals than all others, with the same limits. Without matrices, other translations that may
+    residuals than all others, with the same limits. If the voxels that are read do not contain the
+    other shifts, a loop of pairs must confirm it. Without matrices, other translations that may
     be chance are used as well if loops of up to four of them close within half a voxel, or less if
     ``max_shift`` is small. Different structures must determine them, at a distance of a quarter of
     the longest side of a tile. These translations need fractions of voxels, and images without
@@ -518,7 +519,7 @@ class TilePairs:
         return columns, _table_of_pairs(axes, found, placement)
 
     def _anchored(self, solved: Placed) -> np.ndarray:
-        """Return positions such that the reference stays, in whole voxels if these are wanted."""
+        """Return positions such that the reference stays, with links in whole voxels if these are wanted."""
         places, k = solved.places, self.reference
         if k is not None:
             places = places + (self.given[k] - places[k])
@@ -530,7 +531,9 @@ class TilePairs:
         if k is not None:
             anchors[groups[k]] = k
         anchor = places[anchors[groups]]
-        return np.rint(anchor) + np.rint(places - anchor)
+        is_linked = np.bincount(groups)[groups] > 1
+        whole = np.rint(anchor) + np.rint(places - anchor)
+        return np.where(is_linked[:, None], whole, places)
 
     def _points(self, pair: tuple[int, int]) -> np.ndarray:
         """Return the indices of the first tile at which a link is compared with the others."""
