@@ -26,7 +26,7 @@ from beam_volumes.kernels.labels import agglomeration as kernels
 
 #: Sums and counts below this limit are added and compared exactly.
 MAXIMUM = 1 << 62
-#: Rows whose intermediate results are in memory at a time.
+#: Rows that are computed at a time, because intermediate results need memory.
 _BLOCK = 1 << 14
 #: Neighbours of a region that is searched for its best neighbour again after each merge.
 MAX_NEIGHBOURS = 256
