@@ -71,7 +71,7 @@ until curl --silent "http://$HEAD:$((PORT + 1))/overview" | grep -q "\"taskmanag
   sleep 1
 done
 
-# Flink, its job server and the pool need 6 GiB. All slabs in flight of a node share the rest.
+# Flink, its job server and the pool need 7 GiB. All slabs in flight of a node share the rest.
 requeue=
 on_limit() {
   requeue=yes
@@ -79,7 +79,7 @@ on_limit() {
 }
 trap on_limit USR1
 trap : TERM
-"$BEAM_VOLUMES" run "$@" --resume --memory "$((SLURM_MEM_PER_NODE - 6144))MiB" --workers "$SLOTS" \
+"$BEAM_VOLUMES" run "$@" --resume --memory "$((SLURM_MEM_PER_NODE - 7168))MiB" --workers "$SLOTS" \
   --machines "$SLURM_NNODES" --runner FlinkRunner --flink_version=1.19 "--flink_master=$HEAD:$((PORT + 1))" \
   ${JOB_SERVER:+"--flink_job_server_jar=$JOB_SERVER"} "--job_server_jvm_properties=$FLINK_ENV_JAVA_OPTS_JM" \
   "--parallelism=$((SLURM_NNODES * SLOTS))" --environment_type=EXTERNAL \
