@@ -28,6 +28,8 @@ from beam_volumes.kernels.labels import agglomeration as kernels
 MAXIMUM = 1 << 62
 #: Rows that are computed at a time, because intermediate results need memory.
 _BLOCK = 1 << 14
+#: Parts of boundaries that are sorted separately, approximately.
+_MAX_PARTS = 16
 #: Neighbours of a region that is searched for its best neighbour again after each merge.
 MAX_NEIGHBOURS = 256
 
@@ -213,7 +215,9 @@ def settle(
     links[:, 0], links[:, 1] = (_places(regions.names, x) for x in (edges.a, edges.b))
     del edges  # its labels
     if in_order:
-        return _settle_in_order([links], scored, regions, limits, dtype)
+        links_of = [links]
+        del links
+        return _settle_in_order(links_of, scored, regions, limits, dtype)
     sizes, stuck = regions.sizes.copy(), regions.is_open.copy()
     numbers = np.arange(count, dtype=np.int32)
     room = min(n, count)  # each merge needs a boundary, and removes a region
@@ -331,10 +335,20 @@ def settle_in_parts(
 
 
 def _sort(parts: list[Boundaries]) -> None:
-    """Sort each part by its larger names; copies of one column of one part need memory at a time."""
+    """Sort each part by its larger names; copies of one column of one part need memory at a time.
+
+    Small parts are combined: each step of `settle_in_parts` searches all parts.
+    """
     dtype = np.result_type(*(part.known for part in parts))
-    for _ in range(len(parts)):
-        part = parts.pop(0)
+    total, small = sum(map(len, parts)), list[Boundaries]()
+    rows = 0
+    for others in reversed(range(len(parts))):
+        small.append(parts.pop(0))
+        rows += len(small[-1])
+        if others and rows * _MAX_PARTS < total:
+            continue
+        part = Boundaries.together(small) if len(small) > 1 else small.pop()
+        rows = 0
         order = np.argsort(part.b, kind="stable")
         columns = [part.known.astype(dtype, copy=False), part.b, part.a]
         del part
@@ -586,8 +600,10 @@ def distinct(*labels: np.ndarray) -> np.ndarray:
     if span < 8 * sum(map(len, labels)) + 1024:
         exists = np.zeros(span, bool)
         for x in labels:
-            exists[(x - np.uint64(minimum)).astype(np.int64)] = True
-        return np.flatnonzero(exists).astype(np.uint64) + np.uint64(minimum)
+            exists[(x - np.uint64(minimum)).view(np.int64)] = True
+        found = np.flatnonzero(exists).astype(np.int64, copy=False).view(np.uint64)
+        found += np.uint64(minimum)  # in place
+        return found
     every = np.concatenate(labels)
     every.sort()
     return every[np.concatenate([[True], every[1:] != every[:-1]])]
@@ -604,19 +620,20 @@ def _places(names: np.ndarray, of: np.ndarray) -> np.ndarray:
 def _finder(names: np.ndarray, count: int) -> Callable[[np.ndarray], np.ndarray]:
     """`_places` for ``count`` names, some at a time."""
     span = int(names[-1]) - int(names[0]) + 1 if len(names) else 0
-    if span > 2 * max(count, len(names)) + 1024:
+    if span > 2 * count + 1024:
         return lambda of: np.searchsorted(names, of)
     table = np.empty(span, np.int32)
     for rows in _blocks(len(names)):
-        table[(names[rows] - names[0]).astype(np.int64)] = range(rows.start, rows.stop)
+        table[(names[rows] - names[0]).astype(np.int64)] = np.arange(rows.start, rows.stop)
     return lambda of: table[(of - names[0]).astype(np.int64)]
 
 
 def _used(names: np.ndarray, parts: list[Boundaries]) -> np.ndarray:
     """The positions of the names in some boundaries among increasing names, increasing."""
-    exists = np.zeros(len(names), bool)
+    exists, find = np.zeros(len(names), bool), _finder(names, sum(map(len, parts)))
     for part in parts:
-        exists[_places(names, part.a)] = exists[_places(names, part.b)] = True
+        for rows in _blocks(len(part)):
+            exists[find(part.a[rows])] = exists[find(part.b[rows])] = True
     return np.flatnonzero(exists)
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from beam_volumes.across.agglomeration import Boundaries
+from beam_volumes.across.agglomeration import Boundaries, _places, _sort
 from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds import extrema
 from beam_volumes.across.rounds.agglomeration import LEAF, Agglomeration
@@ -332,16 +332,76 @@ def test_a_node_without_room_passes_its_boundaries_on_in_the_memory(linkage, gra
     assert len(refused) < 5
 
 
-def node_peak(step, a, b, known, limit, is_closed=True):
+@pytest.mark.parametrize("linkage", ["mean", "max"])
+@pytest.mark.parametrize("spacing", [1, 7, 9])
+def test_the_names_of_a_node_are_found_in_the_memory(linkage, spacing):
+    """Names of pairs, each different, with and without a table of them."""
+    a = np.arange(1, 2 * spacing * 60_000, 2 * spacing, dtype=np.uint64)
+    known = np.stack([np.full(len(a), 200), np.ones(len(a), np.int64)], axis=1)
+    known = known if linkage == "mean" else known[:, 0]
+    step = Agglomeration("agglomerate", linkage, 0.5, 100.0, None, False, depth=1)
+    limit = len(a) * (step.held_bytes + 2 * 17) + 4096
+    assert node_peak(step, a, a + np.uint64(spacing), known, limit) < limit
+
+
+@pytest.mark.parametrize("linkage", ["mean", "max", "min"])
+def test_a_node_with_many_small_messages_stays_within_the_memory(linkage):
+    random = np.random.default_rng(0)
+    a = random.integers(1, 900, 10_000).astype(np.uint64)
+    b = a + random.integers(1, 50, len(a)).astype(np.uint64)
+    known = np.stack([random.integers(0, 256, len(a)), np.ones(len(a), np.int64)], axis=1)
+    known = known if linkage == "mean" else known[:, 0]
+    step = Agglomeration("agglomerate", linkage, 0.5, 100.0, None, False, depth=1)
+    node_peak(step, a[:9], b[:9], known[:9], 1 << 20)  # compiles
+    refused, shares = [], [0.5, 1.0, 1.5, 2.5, 3.0]
+    for share in shares:
+        limit = int(share * len(a) * step.held_bytes)
+        try:
+            assert node_peak(step, a, b, known, limit, parts=1000) < limit, share
+        except ValueError as error:
+            assert "increase memory" in str(error)
+            refused.append(share)
+    assert refused == shares[: len(refused)]
+    assert 0 < len(refused) < len(shares) - 1
+
+
+def test_small_parts_are_combined_when_they_are_sorted():
+    """Each step of a node searches all parts."""
+    random = np.random.default_rng(0)
+    a, b, known = random.integers(0, 1 << 60, (3, 10_000)).astype(np.uint64)
+    rows = [slice(k, k + 10) for k in range(0, 5_000, 10)] + [slice(5_000, 10_000)]
+    parts = [Boundaries(a[some], b[some], known[some]) for some in rows]
+    _sort(parts)
+    assert len(parts) <= 32
+    assert all((part.b[1:] >= part.b[:-1]).all() for part in parts)
+    found = np.concatenate([np.stack([part.a, part.b, part.known]) for part in parts], axis=1)
+    assert set(map(tuple, found.T.tolist())) == set(
+        zip(a.tolist(), b.tolist(), known.tolist(), strict=True)
+    )
+
+
+def test_few_names_are_looked_up_without_a_table_of_all():
+    names = np.arange(1_000_000, dtype=np.uint64)
+    some = names[[5, 80_000, 999_999]]
+    tracemalloc.start()
+    try:
+        assert _places(names, some).tolist() == some.tolist()
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def node_peak(step, a, b, known, limit, is_closed=True, parts=3):
     """The bytes of a node for boundaries of regions that are closed, or open."""
     names = np.unique(np.concatenate([a, b]))[: None if is_closed else 0]
     tracemalloc.start()
     try:
         close = "close", (0,), (names.copy(), np.ones(len(names), np.int64))
-        parts = [Boundaries(a[k::3].copy(), b[k::3].copy(), known[k::3].copy()) for k in range(3)]
-        values = [close, *(("edges", (k,), part) for k, part in enumerate(parts))]
+        rows = (slice(k, None, parts) for k in range(parts))
+        own = [Boundaries(a[some].copy(), b[some].copy(), known[some].copy()) for some in rows]
+        values = [close, *(("edges", (k,), part) for k, part in enumerate(own))]
         node = next(r for r in step.flow(limit).rounds if r.name == "node-0")
-        del parts, close
+        del own, close
         for _ in node.step((0,), values):
             pass
         return tracemalloc.get_traced_memory()[1]

@@ -57,6 +57,8 @@ NODE_BYTES = {
 _NAMES_BYTES, _VALUE_BYTES = 16, 8
 #: While the names of all regions are found, and while boundaries are sorted.
 _FINDING_BYTES, _SORTING_BYTES = 36, 12
+#: Bytes of a message of a node, and of its arrays, in addition to their elements.
+_MESSAGE_BYTES = 600
 #: Bytes of a region in the messages of children and leaves.
 _SENT_BYTES = 17
 #: Bytes of each region of a node that adds boundaries in parts.
@@ -443,8 +445,9 @@ class _Ledger(Round):
     limit_bytes: int | None
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        count = sum(dict(values).values())
-        check_room(count, count * self.each, self.limit_bytes)
+        counts = dict(values).values()
+        need = sum(counts) * self.each + len(counts) * _MESSAGE_BYTES
+        check_room(sum(counts), need, self.limit_bytes)
         yield self.to[0], (0,), None  # all nodes wait for it
 
 
@@ -555,7 +558,7 @@ class _Node(Round):
         parts += [left for left, _ in below]
         names = distinct(*(labels for part in parts for labels in (part.a, part.b)))
         count, is_last = sum(map(len, parts)), self.level == how.depth
-        room = _Room(how, count, len(names), self.limit_bytes, is_last)
+        room = _Room(how, count, len(names), len(given), self.limit_bytes, is_last)
         if not room(0):  # without copies of the boundaries
             for (what, sender), part in given.items():
                 yield *above, (what, (self.level, *key, sender), part)
@@ -583,7 +586,7 @@ class _Node(Round):
                 count += len(part if what == "edges" else part[0])
             if what != "edges":
                 regions += len(part[0] if what == "close" else part[1].names)
-        need = count * self.step_.held_bytes + regions * _SENT_BYTES
+        need = count * self.step_.held_bytes + regions * _SENT_BYTES + len(given) * _MESSAGE_BYTES
         check_room(count, need, self.limit_bytes)
 
 
@@ -615,11 +618,13 @@ class _Room:
     step: Agglomeration
     count: int  #: All boundaries of the node.
     regions: int  #: All of their regions.
+    messages: int
     limit_bytes: int | None
     is_last: bool  #: Whether the node has no parent.
 
     def __call__(self, left: int) -> int:
-        step, need = self.step, self.step.node_bytes(self.count, self.regions)
+        step = self.step
+        need = step.node_bytes(self.count, self.regions) + self.messages * _MESSAGE_BYTES
         if self.limit_bytes is None or need <= self.limit_bytes:
             return self.count
         merges, regions = min(self.count, self.regions), self.regions * _REGION_BYTES
