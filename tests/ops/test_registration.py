@@ -1120,6 +1120,36 @@ def test_groups_of_slices_without_links_between_them_do_not_add_up_errors(model,
     assert np.mean(ours) < (0.4 if kind == "jitter" else 0.2) * np.mean(still)
 
 
+@pytest.mark.parametrize("kind", ["jitter", "drift"])
+def test_groups_of_three_slices_that_drift_continue_after_a_gap(kind):
+    """Means of whole groups would remove the drift between groups, and only help slices that jitter."""
+    from beam_volumes.ops.geometry.registration.images import Link
+    from beam_volumes.ops.geometry.registration.sequences import ImagePairs
+
+    how = {"method": "intensity", "neighbours": 3, "skip": (), "max_shift": None}
+    count = 60
+    pairs = ImagePairs.of(
+        "register_slices", "z", ("y", "x"), count, (64, 64), 1, None,
+        model="translation", reference=None, min_quality=0.3, **how,
+    )  # fmt: skip
+    points = np.array(list(itertools.product((0, 63), repeat=2))).T
+    rng = np.random.default_rng(1)
+    places = (
+        rng.normal(0, 2, (count, 2))
+        if kind == "jitter"
+        else np.outer(np.arange(count), (0.3, -0.2))
+    )
+    links = {
+        (i, j): Link(np.eye(2), places[i] - places[j], 0.8, 4e3, 40.0, points=points)
+        for i, j in itertools.combinations(range(count), 2)
+        if i // 3 == j // 3
+    }
+    table = pairs.solved(links)
+    error = columns(table, "yx") - places
+    still = places.std(axis=0).mean()
+    assert error.std(axis=0).mean() < (0.8 if kind == "jitter" else 0.5) * still
+
+
 def test_links_that_contradict_each_other_are_not_used_alone():
     """Which of three links of a loop is wrong is unknown; a link outside of loops is used."""
     from beam_volumes.ops.geometry.registration.images import Link

@@ -48,6 +48,9 @@ from beam_volumes.storage.places.errors import needed
 METHODS = ("intensity", "keypoints")
 #: Residuals of links, in downsampled voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
+#: The squared distance of slices two apart, relative to that of neighbours, above which slices drift.
+#: It is about 1 for jitter, 2 for random walks, and 4 for straight movements.
+_MAX_GROWTH = 1.5
 #: Slices that are compared at once on a worker, and the maximum bytes of the downsampled ones.
 _BLOCK, _MAX_BLOCK_BYTES = 16, 1 << 28
 
@@ -806,8 +809,19 @@ def _steadiest_width(paths: Sequence[np.ndarray]) -> int:
             squares.append(((means[width:] - means[:-width]) ** 2).mean(axis=(1, 2)))
         if (mean := float(np.concatenate(squares).mean())) < smallest:
             best, smallest = width, mean
-    # If means of more images might differ even less, these are of whole groups.
-    return best if best < longest else 2 * longest + 1
+    if best < longest or (longest == 1 and _is_drifting(paths)):
+        return best
+    # Means of more images might differ even less: these are of whole groups.
+    return 2 * longest + 1
+
+
+def _is_drifting(paths: Sequence[np.ndarray]) -> bool:
+    """Return whether images two apart differ clearly more than neighbours do."""
+    near, far = (
+        [((path[lag:] - path[:-lag]) ** 2).mean(axis=(1, 2)) for path in paths if len(path) > 2]
+        for lag in (1, 2)
+    )
+    return bool(near) and np.concatenate(far).mean() > _MAX_GROWTH * np.concatenate(near).mean()
 
 
 def _check_method(method: str, model: str, axes: tuple[str, ...], name: str) -> None:
