@@ -161,11 +161,11 @@ def _remember_sources(module: str) -> None:
     if module in _sources:
         return
     package = "beam_volumes.kernels" if module.startswith("beam_volumes.") else module.split(".")[0]
-    every = list(sys.modules)  # other threads may import modules meanwhile
-    loaded = [n for n in every if n.startswith((f"{package}.", "beam_volumes.kernels."))]
+    modules = sys.modules.copy()  # other threads may import while this one looks
+    loaded = [n for n in modules if n.startswith((f"{package}.", "beam_volumes.kernels."))]
     for name in (module, *loaded):
         if name not in _sources:
-            loader: Any = getattr(sys.modules.get(name), "__loader__", None)
+            loader: Any = getattr(modules.get(name), "__loader__", None)
             with suppress(Exception):  # there is no source: its kernels are not cached
                 _sources[name] = loader.get_source(name) or ""
 

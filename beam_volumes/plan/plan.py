@@ -315,9 +315,9 @@ class Plan:
         return volumes + tuple(s for sinks in self.tables.values() for s in sinks)
 
     @cached_property
-    def outputs(self) -> list[Any]:
+    def outputs(self) -> tuple[Any, ...]:
         """The outputs of the run, without intermediates."""
-        return [sink for sink in self.sinks if sink not in self.intermediates]
+        return tuple(sink for sink in self.sinks if sink not in self.intermediates)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan's numbers as plain data.

@@ -225,23 +225,25 @@ class Program:
         return any(s.place == DEVICE for s in self.steps)
 
     @cached_property
-    def folds_on_device(self) -> list[FoldEdge]:
+    def folds_on_device(self) -> tuple[FoldEdge, ...]:
         """The reductions with states on a device."""
-        return [f for f in self.folds if any(self.steps[e.step].place == DEVICE for e in f.edges)]
+        return tuple(
+            f for f in self.folds if any(self.steps[e.step].place == DEVICE for e in f.edges)
+        )
 
     @cached_property
-    def surveys_on_device(self) -> list[Survey]:
+    def surveys_on_device(self) -> tuple[Survey, ...]:
         """The surveys with inputs on a device."""
         on_device = [self.steps[s.edges[0].step].place == DEVICE for s in self.surveys]
-        return [s.survey for s, there in zip(self.surveys, on_device, strict=True) if there]
+        return tuple(s.survey for s, there in zip(self.surveys, on_device, strict=True) if there)
 
     @cached_property
-    def halves_on_device(self) -> list[Survey | Completion]:
+    def halves_on_device(self) -> tuple[Survey | Completion, ...]:
         """The surveys and completions with inputs on a device."""
         completions = [
             s.completion for s in self.steps if s.completion is not None and s.place == DEVICE
         ]
-        return [*completions, *self.surveys_on_device]
+        return (*completions, *self.surveys_on_device)
 
     @cached_property
     def spans(self) -> frozenset[int]:
@@ -281,14 +283,14 @@ class Program:
         return [o for o in self.outputs if o.edge.step == step]
 
     @cached_property
-    def decoded(self) -> list[tuple[int, ...]]:
+    def decoded(self) -> tuple[tuple[int, ...], ...]:
         """The sources, in groups that are decoded together."""
         separate = [
             (i,)
             for i, s in enumerate(self.steps)
             if s.source is not None and not any(i in stack for stack in self.stacks)
         ]
-        return sorted([*separate, *self.stacks])
+        return tuple(sorted([*separate, *self.stacks]))
 
     def regions(self, axis: int, wanted: Ranges) -> list[Range]:
         """For each step the range along an axis that a box of the domain needs; may be empty.

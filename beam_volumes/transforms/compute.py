@@ -137,7 +137,7 @@ class Compute(beam.PTransform):
     @property
     def written(self) -> list[Any]:
         """The outputs, tables included."""
-        return self.session.plan.outputs
+        return list(self.session.plan.outputs)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
         pipeline, wait, windowed = beginning(begin, "Compute")

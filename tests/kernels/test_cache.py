@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -225,3 +226,25 @@ def test_operations_that_have_run_are_known_until_kernels_are_removed(tmp_path, 
     assert cache.is_cached("Median u1")
     cache.prune(cache.folder(), 199)
     assert not cache.is_cached("Median u1")
+
+
+def test_kernels_are_defined_while_other_threads_import(monkeypatch):
+    """Sources are looked up among all modules; threads that begin at once import more of them meanwhile."""
+    modules = {}
+
+    class Name(str):
+        """A name of a module; another module is imported while it is compared."""
+
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def startswith(self, *args):
+            modules[f"late{len(modules)}"] = ModuleType("late")
+            return super().startswith(*args)
+
+    for name in ("beam_volumes.kernels.first", "beam_volumes.kernels.second"):
+        modules[Name(name)] = ModuleType(name)
+    monkeypatch.setattr(cache, "sys", SimpleNamespace(modules=modules))
+    monkeypatch.setattr(cache, "_sources", {})
+    cache._remember_sources("beam_volumes.kernels.first")
+    assert len(modules) == 4

@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import tracemalloc
+from functools import cached_property
 
 import cloudpickle
 import numpy as np
@@ -17,6 +18,7 @@ from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.places import stored_size
 from beam_volumes.storage.places.extent import Extent
+from beam_volumes.sweep.program import Program
 from tests.tiers import few, thorough
 
 GB = 1 << 30
@@ -562,3 +564,18 @@ def test_the_largest_scratch_names_its_stage():
     (scratch,) = [item.name for item in p.partition.parts if "scratch" in item.name]
     assert scratch.removeprefix("scratch of ") in ("median_filter", "gaussian_filter")
     assert scratch in bv.plan(bv.median_filter(bv.gaussian_filter(v, 1), 5)).explain()
+
+
+def test_callers_cannot_change_the_kept_values_of_a_plan(v, tmp_path):
+    cells = bv.label(v > 140)
+    plan = bv.plan(
+        cells.to(tmp_path / "cells.zarr"), bv.regionprops_table(cells, v).to(tmp_path / "t.csv")
+    )
+    assert isinstance(plan.outputs, tuple) and len(plan.outputs) == 2
+    names = [n for n, kind in vars(Program).items() if isinstance(kind, cached_property)]
+    assert "decoded" in names
+    for p in plan.swept:
+        lists = [
+            n for n in names if not isinstance(getattr(p.program, n), tuple | frozenset | bool)
+        ]
+        assert not lists
