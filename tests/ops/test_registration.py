@@ -1334,6 +1334,39 @@ def test_long_stacks_are_solved_as_bands(model, monkeypatch):
         np.testing.assert_allclose(found.places, direct.places, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("large", [1, 1 << 12])
+def test_neighbours_without_links_are_placed_without_rounding_errors(large, monkeypatch):
+    """Their small weights decide most places of a stack with few links, where all equations agree."""
+    from beam_volumes.ops.geometry.registration import links as solver
+    from beam_volumes.ops.geometry.registration.images import Link
+
+    monkeypatch.setattr(solver, "_MIN_LARGE", large)
+    rng = np.random.default_rng(3)
+    true = np.cumsum(rng.uniform(-8, 8, (1000, 2)), axis=0)
+    links = {
+        (i, i + n): Link(np.eye(2), true[i] - true[i + n], 0.8, 4e3, 40.0, points=np.zeros((2, 1)))
+        for i in range(1000)
+        for n in (1, 2, 3)
+        if i + n < 1000 and rng.random() < 0.4
+    }
+    found = placed_tiles(links, true, reference=0)
+    assert len(found.used) > 1000
+    np.testing.assert_allclose(found.places, true, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("large", [1, 1 << 12])
+@pytest.mark.parametrize("reference", [None, 90])
+def test_links_that_are_not_numbers_are_not_solved(reference, large, monkeypatch):
+    """All transforms would be NaN, and all links seem to agree."""
+    from beam_volumes.ops.geometry.registration import links as solver
+
+    links = links_of_slices(200, 0.05, "slowly", "affine")[0]
+    links[3, 4] = replace(links[3, 4], quality=np.nan)
+    monkeypatch.setattr(solver, "_MIN_LARGE", large)
+    with pytest.raises(RuntimeError, match="singular"):
+        placed_tiles(links, np.zeros((200, 2)), model="affine", reference=reference)
+
+
 def test_whole_shifts_of_tiles_are_whole_and_copied():
     """With a reference at its place, and whole voxels: the fused tiles are the world, not blurred."""
     world = tissue((150, 190), 2).astype("f4")

@@ -44,6 +44,8 @@ _TOLERANCE, _ROUGH = 1e-9, 1e-3
 _MAX_ITERATIONS = 20_000
 #: The last change of matrices with a reference, and the maximum number of steps to it.
 _MIN_STEP, _MAX_STEPS = 1e-7, 10
+#: The last change of places for rounding errors, in voxels, and the maximum number of changes.
+_MIN_CHANGE, _MAX_CHANGES = 1e-6, 4
 #: The probability with which unrelated links seem to agree, for ratios of squares up to a limit, which is
 #: enough if all links agree. For larger ratios, which small groups need, the probability is the third number.
 _MAX_CHANCE, _ENOUGH, _MAX_CHANCE_OF_FEW = 0.01, 6.0, 0.05
@@ -764,10 +766,13 @@ class _Equations:
             sums[anchors] += self.given[anchors]
             solve = _solver(normal + anchor)
             places = solve(sums)
-            if k is not None and count >= _MIN_LARGE:
-                # In long chains, rounding errors are not small compared with the weights of neighbours.
+            # In chains, rounding errors are not small compared with the weights of neighbours.
+            for _ in range(0 if k is None else _MAX_CHANGES):
                 left = wanted - np.diff(places[ends], axis=1)[:, 0]
-                places += solve(matrix.T @ (weights[:, None] * left))
+                change = solve(matrix.T @ (weights[:, None] * left))
+                places += change
+                if abs(change).max() < _MIN_CHANGE:
+                    break
         if k is not None:
             return places + (self.given[k] - places[k])
         means = [np.bincount(groups, e) / np.bincount(groups) for e in (self.given - places).T]
@@ -862,7 +867,8 @@ def _solver(normal: sparse.csr_matrix) -> Callable[[np.ndarray], np.ndarray]:
         band[distances, below.col] = below.data
         with suppress(np.linalg.LinAlgError):  # rounding errors of nearly singular equations
             factor = cholesky_banded(band, overwrite_ab=True, lower=True, check_finite=False)
-            return partial(cho_solve_banded, (factor, True), check_finite=False)
+            if np.isfinite(factor).all():  # LAPACK does not stop at NaN
+                return partial(cho_solve_banded, (factor, True), check_finite=False)
     return factorized(normal.tocsc()).solve  # type: ignore[no-any-return]
 
 
