@@ -173,21 +173,6 @@ def test_a_source_edited_after_it_was_imported_does_not_count(kernels, tmp_path,
     assert cache._sources["kernelled.callees"] == before == SOURCES["callees.py"]
 
 
-def test_a_kernel_is_defined_while_another_thread_imports_modules(monkeypatch):
-    class Imported(str):
-        """The name of a module, during which another one is imported."""
-
-        def startswith(self, *_):
-            monkeypatch.setitem(sys.modules, "imported_by_another_thread", sys)
-            return False
-
-    monkeypatch.setitem(sys.modules, Imported("some_module"), sys)
-    monkeypatch.setattr(cache, "_sources", {})
-    cache._remember_sources("beam_volumes.kernels.cache")
-    assert "beam_volumes.kernels.cache" in cache._sources
-    assert sys.modules.pop("imported_by_another_thread") is sys
-
-
 def test_the_least_recently_used_kernels_go_first(tmp_path):
     for age in range(8):
         (tmp_path / f"{age}.kernel").write_bytes(bytes(100))
