@@ -25,7 +25,7 @@ from beam_volumes.plan.run_options import runner_name
 #: A job with thirteen million paths starts within seconds. A whole run with one of 5 * 10^8 took 90
 #: seconds; one with 10^11 had not started after nine minutes.
 _MAX_PATHS = 10**8
-#: The same for a pass that cannot be divided, which may start after ten minutes.
+#: The same for a pass that cannot be divided, which starts within minutes.
 _MAX_PATHS_OF_PASS = 4 * 10**9
 #: States of a job that has released its slots.
 _ENDED = {"FINISHED", "FAILED", "CANCELED", "SUSPENDED"}
