@@ -48,8 +48,8 @@ from beam_volumes.storage.places.errors import needed
 METHODS = ("intensity", "keypoints")
 #: Residuals of links, in downsampled voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
-#: Slices drift if squared distances of slices two apart are more than so many times those of neighbours.
-#: It is about 1 for jitter, 2 for random walks, and 4 for straight movements.
+#: Slices drift if squared distances of slices two apart are this much larger than between neighbours.
+#: The ratio is about 1 for jitter, 2 for random walks, and 4 for straight movements.
 _MAX_GROWTH = 1.5
 #: Slices that are compared at once on a worker, and the maximum bytes of the downsampled ones.
 _BLOCK, _MAX_BLOCK_BYTES = 16, 1 << 28
