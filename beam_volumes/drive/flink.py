@@ -100,7 +100,7 @@ def _check_paths(k: int, pipeline: beam.Pipeline) -> None:
     if count > _MAX_PATHS_OF_PASS:
         raise ValueError(
             f"FlinkRunner cannot start the job of pass {k + 1}: its optimizer would follow "
-            f"{count:.0e} paths through its steps, more than {_MAX_PATHS_OF_PASS:.0e}. Compute "
+            f"{count:.1e} paths through its steps, more than {_MAX_PATHS_OF_PASS:.1e}. Compute "
             "tables that other results depend on in a separate run, with a path, and the rest from "
             "their files; or use runner='DirectRunner'"
         )
