@@ -318,7 +318,7 @@ def test_a_node_without_room_passes_its_boundaries_on_in_the_memory(linkage, gra
         known = random.integers(0, 9, (len(a), 256))
     threshold = -300.0 if linkage == "lowest" else 0.0
     step = Agglomeration("agglomerate", linkage, 0.5, threshold, None, False, depth=1)
-    node_peak(step, a[:9], b[:9], known[:9], 1 << 20, is_closed)  # compiles
+    node_peak(step, a, b, known, 1 << 40, is_closed)  # compiles
     held, most = len(a) * step.held_bytes, step.node_bytes(len(a), len(np.unique([a, b])))
     refused, shares = [], np.array([0, 0.04, *np.linspace(0, 1, 8)[1:]])
     for share in shares:
