@@ -75,7 +75,7 @@ class Boundaries:
         parts.clear()
         return cls(*(np.concatenate(columns.pop()) for _ in range(3)))
 
-    def __getitem__(self, rows: slice) -> Boundaries:
+    def __getitem__(self, rows: slice | np.ndarray) -> Boundaries:
         return Boundaries(self.a[rows], self.b[rows], self.known[rows])
 
 
@@ -276,8 +276,9 @@ def settle_in_parts(
 ) -> tuple[Merges, Boundaries, Regions]:
     """As `settle`, but add boundaries some at a time, in the order of their larger names.
 
-    A region is open until its last boundary is added. ``room`` gets the number of boundaries that are left,
-    and returns how many can be added; if none, the others are left as well. The list of ``parts`` is emptied.
+    A region is open until its last boundary is added. ``room`` gets the number of boundaries that are left
+    and may still merge, and returns how many can be added. If none, the earliest of those that are left do
+    not merge any more, or if there are none, the others are left as well. The list of ``parts`` is emptied.
     """
     if room(0) >= sum(map(len, parts)):
         together = Boundaries.together
@@ -291,11 +292,22 @@ def settle_in_parts(
             np.maximum.at(last, find(part.a[rows]), find(part.b[rows]).astype(np.int32))
     del find, part
     sizes, left = regions.sizes.copy(), parts[0][:0]
+    waits = regions.is_open.copy()  # regions that do not merge here, whatever is added
     # Each merge needs a boundary, and removes a region.
     max_merges = min(total, len(sizes))
     made = Merges(*(np.empty(max_merges, t) for t in (np.uint64, np.uint64, float, np.int64)))
-    starts, count = [0] * len(parts), 0
-    while sum(starts) < total and (added := room(len(left))) > 0:
+    starts, kept, count = [0] * len(parts), [0] * len(parts), 0
+    while sum(starts) < total:
+        added = room(len(left))
+        if not added and not (len(left) and room(0)):
+            break
+        if not added:
+            i, j = (_places(regions.names, x) for x in (left.a, left.b))
+            early = j <= np.partition(j, len(j) // 4)[len(j) // 4]
+            waits[i[early]] = waits[j[early]] = True
+            left = _without(left, waits[i] & waits[j], parts, kept, starts)
+            del i, j, early
+            continue
         stops = _next_rows([part.b for part in parts], starts, added)
         own = [part[i:k] for part, i, k in zip(parts, starts, stops, strict=True) if i < k]
         own.append(left)
@@ -303,9 +315,10 @@ def settle_in_parts(
         starts = stops
         later = [int(part.b[k]) for part, k in zip(parts, starts, strict=True) if k < len(part)]
         used = _used(regions.names, own)
-        is_open = regions.is_open[used]
+        is_open = waits[used]
         if later:
-            is_open |= last[used] >= np.searchsorted(regions.names, np.uint64(min(later)))
+            next_region = np.searchsorted(regions.names, np.uint64(min(later)))
+            is_open |= last[used] >= next_region
         merges, left, still = settle(
             Boundaries.together(own),
             Regions(regions.names[used], sizes[used], is_open),
@@ -314,24 +327,64 @@ def settle_in_parts(
             max_size,
             min_size,
         )
-        sizes[_places(regions.names, still.names)] = still.sizes
         end = count + len(merges)
         for name in ("a", "b", "scores", "sizes"):
             getattr(made, name)[count:end] = getattr(merges, name)
         count = end
+        used = _places(regions.names, still.names)
+        sizes[used] = still.sizes
+        if later and len(left):
+            comes, waiting = last[used] >= next_region, waits[used]
+            i, j = _wait(left, still.names, comes, waiting, linkage, threshold)
+            waits[used] = waiting
+            left = _without(left, waiting[i] & waiting[j], parts, kept, starts)
+            del i, j
     merges = Merges(made.a[:count], made.b[:count], made.scores[:count], made.sizes[:count])
-    # In the memory of those that were added, which are at least as many as are left of them.
-    for k, start in enumerate(starts):
-        first = max(0, start - len(left))
-        some, left = left[: start - first], left[start - first :]
-        part = parts[k] = parts[k][first:]
-        stop = len(some)
-        part.a[:stop], part.b[:stop], part.known[:stop] = some.a, some.b, some.known
-    del some, left, part
+    left = _without(left, np.ones(len(left), bool), parts, kept, starts)
+    parts += [part[k:] for part, k in zip(parts, starts, strict=True)]
+    parts[: len(kept)] = [part[:k] for part, k in zip(parts, kept, strict=False)]
     left = Boundaries.together(parts)
     # Its last region may have no other boundary.
     used = _used(regions.names, [left])
     return merges, left, Regions(regions.names[used], sizes[used], regions.is_open[used])
+
+
+def _wait(
+    left: Boundaries,
+    names: np.ndarray,
+    comes: np.ndarray,
+    waits: np.ndarray,
+    linkage: Linkage,
+    threshold: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Also let regions wait with best boundaries that lead to those that do; return ends of boundaries.
+
+    ``comes`` is whether a region has boundaries to be added; it is overwritten.
+    """
+    links = np.empty((len(left), 2), np.int32)
+    links[:, 0], links[:, 1] = (_places(names, x) for x in (left.a, left.b))
+    scored = _Scored.of(left, linkage, threshold)
+    how, share, *_ = scored.parameters(_limits((None, None)))
+    best = np.full(len(names), -1, np.int32)
+    kernels.find_waiting(how, share, (links, *scored.arrays), (comes, waits, best))
+    return links[:, 0], links[:, 1]
+
+
+def _without(
+    left: Boundaries,
+    rows: np.ndarray,
+    parts: list[Boundaries],
+    kept: list[int],
+    starts: list[int],
+) -> Boundaries:
+    """Leave out rows: they are written over added ones of ``parts``, after those ``kept`` there before."""
+    some = left[rows]
+    for k, part in enumerate(parts):
+        count = min(len(some), starts[k] - kept[k])
+        to, own, some = part[kept[k] : kept[k] + count], some[:count], some[count:]
+        to.a[:], to.b[:], to.known[:] = own.a, own.b, own.known
+        kept[k] += count
+    return left[~rows]
 
 
 def _sort(parts: list[Boundaries]) -> None:

@@ -267,11 +267,12 @@ def test_hubs_and_chains(linkage):
 
 @pytest.mark.parametrize("linkage", ["mean", "max", "min", "lowest"])
 @pytest.mark.parametrize("limits", [{}, {"min_size": 6}, {"max_size": 9}])
-@pytest.mark.parametrize("rounds_", [0, 2, 1000])
+@pytest.mark.parametrize("rounds_", [0, 2, 1000, "little room"])
 def test_boundaries_that_are_added_in_parts_merge_in_the_same_order(linkage, limits, rounds_):
     """Also if regions remain open; what a second step adds is merged as if all came at once.
 
-    After some rounds there is no more room, and the second step adds the others.
+    After some rounds there is no more room, and the second step adds the others. With little room, some
+    boundaries that may merge are left to the second step.
     """
     for seed in range(40):
         random = np.random.default_rng(seed)
@@ -296,15 +297,21 @@ def test_boundaries_that_are_added_in_parts_merge_in_the_same_order(linkage, lim
             Boundaries(a[rows], b[rows], known[rows])
             for rows in np.array_split(np.flatnonzero(~later), 3)
         ]
-        calls = iter(range(rounds_ + 1))  # the first call asks for all
+        calls = iter(
+            range(rounds_ + 1 if rounds_ != "little room" else 0)
+        )  # the first asks for all
         regions = Regions(names, sizes, is_open)
 
-        def room(left, calls=calls):
+        def room(left, calls=calls, seed=seed):
+            if rounds_ == "little room":
+                return max(0, 1 + seed - left)
             return 1 + left % 3 if next(calls, None) is not None else 0
 
         first, left, still = settle_in_parts(parts, regions, room, *how)
         assert len(first) == 0 or rounds_
         assert parts == []
+        if rounds_ == 1000 and not limits:
+            assert rows_of(first) == rows_of(one(np.flatnonzero(~later), is_open)[0])
         sizes = sizes.copy()
         sizes[np.searchsorted(names, still.names)] = still.sizes
         part = Boundaries.together([left, Boundaries(a[later], b[later], known[later])])
@@ -313,6 +320,54 @@ def test_boundaries_that_are_added_in_parts_merge_in_the_same_order(linkage, lim
         second = settle(part, own, *how)[0]
         assert rows_of(first) | rows_of(second) == rows_of(expected)
         assert len(first) + len(second) == len(expected)
+
+
+@pytest.mark.parametrize("linkage", ["mean", "max", "quantile"])
+def test_boundaries_that_wait_for_open_ends_leave_their_room_to_others(linkage):
+    """Layers of regions, open at both ends: only layers near the last added one may still merge."""
+    random = np.random.default_rng(0)
+    layers, side = 120, 8
+    names = np.arange(1, layers * side * side + 1, dtype=np.uint64)
+    grid = names.reshape(layers, side, side)
+    pairs = [(grid[:-1], grid[1:]), (grid[:, :-1], grid[:, 1:]), (grid[:, :, :-1], grid[:, :, 1:])]
+    a, b = (np.concatenate([pair[k].ravel() for pair in pairs]) for k in (0, 1))
+    known = random.integers(0, 200, (len(a), 2))
+    known[:, 1] = 1
+    if linkage == "max":
+        known = known[:, 0]
+    if linkage == "quantile":
+        known = np.eye(256, dtype=np.int64)[known[:, 0]]
+    is_open = np.isin(names, np.concatenate([grid[0].ravel(), grid[-1].ravel()]))
+    own = np.ones(len(names), np.int64)
+    how = Linkage(linkage), 20.0, None, None
+    at_once = settle(Boundaries(a, b, known.copy()), Regions(names, own, is_open), *how)
+    most, total, layer = 0, len(a), len(a) // layers
+
+    def room(left):
+        nonlocal most
+        most = max(most, left)
+        return layer
+
+    parts = [Boundaries(a[k::3].copy(), b[k::3].copy(), known[k::3].copy()) for k in range(3)]
+    in_parts = settle_in_parts(parts, Regions(names, own, is_open), room, *how)
+    assert rows_of(in_parts[0]) == rows_of(at_once[0])
+    assert len(at_once[0])
+
+    def columns(left, regions):
+        pair = np.argsort(left.a * np.uint64(1 << 32) + left.b)
+        return (
+            left.a[pair],
+            left.b[pair],
+            left.known[pair],
+            regions.names,
+            regions.sizes,
+            regions.is_open,
+        )
+
+    for got, expected in zip(columns(*in_parts[1:]), columns(*at_once[1:]), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    print(linkage, most, len(at_once[1]), total)
+    assert most < 0.9 * len(at_once[1])
 
 
 def rows_of(merges):

@@ -331,6 +331,40 @@ def merge_nearest(
     return merges, postponed
 
 
+@kernel
+def find_waiting(how, share, edges, regions):
+    """Find regions that do not merge until others do: their best boundaries lead to those."""
+    # A best boundary stays the best one, because scores never improve.
+    #
+    # ``edges`` are as for `merge_nearest`, with the two first columns of ``links``. ``regions`` are bool
+    # ``comes``, regions with boundaries to be added later, which is overwritten; bool ``waits``, regions that
+    # wait in any case, which receives the others; and ``best``, scratch: int32 (-1).
+    links, fractions, scores, bins = edges
+    comes, waits, best = regions
+    for e in range(links.shape[0]):
+        if how == QUANTILE:
+            scores[e] = _rank(bins[e], share[0], share[1])
+        q = _score(how, e, fractions, scores)
+        for s in range(2):
+            i, k, f = links[e, s], links[e, 1 - s], np.int64(best[links[e, s]])
+            if f >= 0:
+                p = _score(how, f, fractions, scores)
+                order = _compared(how, e, q, f, p, fractions, 0)
+                if order < 0 or (order == 0 and links[f, 0] + links[f, 1] - i <= k):
+                    continue
+            best[i] = e
+    for start in range(best.size):
+        i = start
+        while not waits[i] and not comes[i] and best[i] >= 0:
+            comes[i] = True  # has been here
+            i = links[best[i], 0] + links[best[i], 1] - i
+        if waits[i]:
+            k = start
+            while k != i:
+                waits[k] = True
+                k = links[best[k], 0] + links[best[k], 1] - k
+
+
 @row_kernel
 def _sift(how, heap, count, at, fractions, last, names):
     """Restore the heap's order from one entry downwards."""
