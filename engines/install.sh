@@ -4,6 +4,7 @@
 #   flink/           Flink as it is distributed; templates/flink/cluster.sh starts it
 #   job-server.jar   Beam's job server for Flink, assembled by Maven from flink/pom.xml
 #   java-pipeline.jar   a pipeline in Java with our transforms, from java/
+#   sql-service.jar  Beam SQL for pipelines in Python, from sql/
 #   flinkdeployments.yml   what Flink's Kubernetes operator takes, as it is published
 #   bin/prism        Beam's Prism, of the version of the Beam installed
 #   bin/fake-gcs-server
@@ -61,6 +62,9 @@ install() {
   echo "$2" >"$mark"
 }
 
+# sources FOLDER: a checksum of what a program is built from.
+sources() { find "$here/$1/pom.xml" "$here/$1/src" -type f | LC_ALL=C sort | tr '\n' '\0' | xargs -0 cat | cksum | tr ' ' -; }
+
 # PyPI has the whole of Flink: jars in one package, scripts in the other, the same for every platform.
 # Neither is installed as a Python package: that would bring an old Beam.
 get_flink() {
@@ -82,11 +86,14 @@ get_job_server() {
   mv "$work"/target/job-server.jar "$to/job-server.jar"
 }
 
-get_java_pipeline() {
-  cp -r "$here/java/pom.xml" "$here/java/src" "$work"
+get_java() {
+  cp -r "$here/$1/pom.xml" "$here/$1/src" "$work"
   mvn --file "$work/pom.xml" package
-  mv "$work/target/java-pipeline.jar" "$to/java-pipeline.jar"
+  mv "$work/target/$2.jar" "$to/$2.jar"
 }
+
+get_java_pipeline() { get_java java java-pipeline; }
+get_sql_service() { get_java sql sql-service; }
 
 get_operator_crd() {
   local artifact=org.apache.flink:flink-kubernetes-operator-api:$operator
@@ -128,7 +135,8 @@ get_slurm() {
 cd "$here" # Go and Maven look around in the folder they are started in: it is ours
 install flink "$flink" get_flink
 install job-server "$(cksum <"$here/flink/pom.xml" | tr ' ' -)" get_job_server
-install java-pipeline "$(cat "$here"/java/pom.xml "$here"/java/src/main/java/*.java | cksum | tr ' ' -)" get_java_pipeline
+install java-pipeline "$(sources java)" get_java_pipeline
+install sql-service "$(sources sql)" get_sql_service
 install operator-crd "$operator" get_operator_crd
 install prism "$beam" get_prism
 install fake-gcs-server "$fake_gcs" get_fake_gcs_server

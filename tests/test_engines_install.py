@@ -14,7 +14,7 @@ while [ $# -gt 0 ]; do
   if [ "$1" = --file ]; then
     made=$(dirname "$2")/target
     mkdir -p "$made"
-    touch "$made"/{job-server,java-pipeline}.jar
+    touch "$made"/{job-server,java-pipeline,sql-service}.jar
   fi
   shift
 done
@@ -64,4 +64,5 @@ def test_everything_that_is_downloaded_or_built_stays_in_the_folder(tmp_path):
         assert values and all(value.startswith(cache) for value in values), variable
     assert f"GOENV={home}/.config/go/env" in called  # settings are still the user's
     assert list(home.iterdir()) == [] and not Path(cache).exists()
-    assert (installed / "job-server.jar").exists()
+    for program in ("job-server", "java-pipeline", "sql-service"):
+        assert (installed / f"{program}.jar").exists() and (installed / f".{program}").exists()

@@ -296,6 +296,25 @@ def test_halos_are_counted_to_the_chunk(tmp_path):
     assert p.read_amplification == p.bytes_read / p.bytes_needed
 
 
+@pytest.mark.parametrize("crop", [0, 3])
+def test_plans_that_are_alike_along_some_axes_have_their_own_counts(crop, tmp_path):
+    """Sums along an axis are kept for other plans; each chunk, crop and halo has its own."""
+    how = RunOptions(slab=(16, 32, 64), memory="2GiB", base=214 << 20)
+    shape, chunk = (64, 96, 128), (16, 32, 64)
+    other = lazy(shape, "u1", chunk, path="other.zarr")[crop:]
+    for size in (1, 3, 5):
+        for chunks in [(16, 32, 32), (16, 16, 32), (32, 32, 16), chunk]:
+            v = bv.uniform_filter(lazy(shape, "u1", chunks)[crop:], (1, size, size)) + other
+            (p,) = make_plan([v.to(tmp_path / "out.zarr", chunks=chunk)], how).passes
+            for read, (i,) in zip(p.reads, p.program.decoded, strict=True):
+                source, want = p.program.steps[i].source, 0
+                for k in range(len(p.grid)):
+                    ranges = p.grid.box(k).ranges
+                    spans = [p.program.regions(axis, ranges)[i] for axis in range(3)]
+                    want += np.prod([source.units_touched(*a) for a in enumerate(spans)])
+                assert read.units == want
+
+
 def test_cheap_steps_are_computed_again_and_dear_ones_stored(v, tmp_path):
     cheap = v + 1
     plan = bv.plan((cheap > bv.mean(cheap)).to(tmp_path / "o.zarr"))

@@ -51,7 +51,7 @@ def _along_z(
     program: Program, grid: Grid, window: int, overlap: Overlap
 ) -> tuple[list[int], list[int], list[int]]:
     """The slices, new slices and copies of `Rings`."""
-    known, key = _results(program, 0), (_along(program, grid, 0), window, overlap)
+    known, key = results_along(program, 0), (along(program, grid, 0), window, overlap)
     if key not in known:
         parts = _distinct(program, _shortened(program, list(_slabs(program, grid, 0)), window))
         longest = max((b - a for (a, b), _, _ in parts), default=1)
@@ -69,7 +69,7 @@ def _along_z(
 
 def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
     """For each step, the maximum number of rows or columns in any slab."""
-    known, key = _results(program, axis), _along(program, grid, axis)
+    known, key = results_along(program, axis), along(program, grid, axis)
     if key not in known:
         maximum = [0] * len(program.steps)
         regions = program.regions_of(axis, list(_slabs(program, grid, axis)))
@@ -80,7 +80,7 @@ def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
     return known[key]
 
 
-def _along(program: Program, grid: Grid, axis: int) -> Hashable:
+def along(program: Program, grid: Grid, axis: int) -> Hashable:
     """What ranges along an axis depend on: tiles of different shapes have the same along z."""
     return grid if axis in program.coupled else (grid.shape[axis], grid.step[axis])
 
@@ -202,7 +202,7 @@ def _distinct(program: Program, slabs: list[Ranges]) -> list[Ranges]:
     return list(found.values())
 
 
-#: Results of `_along_z` and `_in_plane` by axis. Weak keys: a program may contain arrays.
+#: Results of `_along_z`, `_in_plane` and of counts of slabs by axis. Weak keys: a program may contain arrays.
 _found: WeakKeyDictionary[Program, dict[int, dict]] = WeakKeyDictionary()
 #: The same by the geometry of programs along an axis, for many volumes that differ in their names only, and
 #: for chunks that differ along other axes only.
@@ -210,7 +210,7 @@ _alike: OrderedDict[Hashable, dict] = OrderedDict()
 _MAX_ALIKE = 192
 
 
-def _results(program: Program, axis: int) -> dict:
+def results_along(program: Program, axis: int) -> dict:
     """The results known along an axis for a program, or for one with the same geometry."""
     of_program = _found.setdefault(program, {})
     if axis not in of_program:
@@ -226,7 +226,7 @@ def _geometry(program: Program, axis: int) -> Hashable | None:
     if program.regrids:
         return None
 
-    def along(edges: Iterable[Edge]) -> tuple:
+    def of_edges(edges: Iterable[Edge]) -> tuple:
         return tuple((e.step, e.offset[axis], e.halo[axis], e.padding.modes[axis]) for e in edges)
 
     steps = tuple(
@@ -235,7 +235,7 @@ def _geometry(program: Program, axis: int) -> Hashable | None:
             s.source and (s.source.chunk[axis], s.source.chunk_origin[axis], s.source.in_memory),
             s.stage and (s.stage.grain[axis], s.stage.spans),
             s.completion and s.completion.upper,
-            along(s.edges),
+            of_edges(s.edges),
         )
         for s in program.steps
     )
@@ -245,11 +245,11 @@ def _geometry(program: Program, axis: int) -> Hashable | None:
             e.lattice.start[axis],
             e.lattice.step[axis],
             e.unit[axis],
-            along(e.edges),
+            of_edges(e.edges),
         )
         for e in program.ends
     )
-    surveys = tuple((s.survey.upper, along(s.edges)) for s in program.surveys)
+    surveys = tuple((s.survey.upper, of_edges(s.edges)) for s in program.surveys)
     late = tuple(delays(program))
     shape = program.shape[axis]
     return axis, shape, steps, program.stacks, ends, len(program.outputs), surveys, late

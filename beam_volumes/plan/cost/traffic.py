@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.geometry import Box, Grid, Range, cells_touched
+from beam_volumes.plan.cost.rings import along, results_along
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.program import Program
 
@@ -48,7 +49,7 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
     def touched(axis: int, regions: Sequence[Range]) -> list[int]:
         return [sources[some[0]].units_touched(axis, _union(regions, some)) for some in together]
 
-    units = of_all_slabs(program, grid, touched) if len(grid) else [0] * len(together)
+    units = of_all_slabs(program, grid, touched, "chunks") if len(grid) else [0] * len(together)
     everything = Box.of_shape(grid.shape).ranges
     whole = [program.regions(axis, everything) for axis in range(3)] if len(grid) else []
     return [
@@ -69,27 +70,48 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
 
 
 def of_all_slabs(
-    program: Program, grid: Grid, counted: Callable[[int, Sequence[Range]], list[int]]
+    program: Program,
+    grid: Grid,
+    counted: Callable[[int, Sequence[Range]], list[int]],
+    keep: str = "",
 ) -> list[int]:
     """Sum a product over the axes of some count over all slabs."""
     # Boxes are products of ranges, so the sum is a product of sums per axis. Only along coupled axes
     # each slab is evaluated.
     #
     # ``counted``: receives an axis and the range of each step along it; returns numbers.
+    # ``keep``: a name for sums that are kept for grids and programs that are alike along an axis.
     groups = [sorted(program.coupled)] + [[a] for a in range(3) if a not in program.coupled]
     total: list[int] = []
     for group in filter(None, groups):
-        sums: list[int] = []
-        z, y, x = (grid.ranges(a) if a in group else [(0, grid.shape[a])] for a in range(3))
-        boxes = itertools.product(z, y, x)
-        while some := list(itertools.islice(boxes, _TOGETHER)):
-            regions = [zip(*program.regions_of(a, some), strict=True) for a in group]
-            for of_axes in zip(*regions, strict=True):
-                each = [counted(a, own) for a, own in zip(group, of_axes, strict=True)]
-                products = [math.prod(counts) for counts in zip(*each, strict=True)]
-                sums = [a + b for a, b in zip(sums, products, strict=True)] if sums else products
+        known: dict = {}
+        if keep and group[0] not in program.coupled:
+            known = results_along(program, group[0])
+        key = keep, along(program, grid, group[0])
+        if key not in known:
+            known[key] = _sums(program, grid, group, counted)
+        sums = known[key]
         total = [a * b for a, b in zip(total, sums, strict=True)] if total else sums
     return total
+
+
+def _sums(
+    program: Program,
+    grid: Grid,
+    group: Sequence[int],
+    counted: Callable[[int, Sequence[Range]], list[int]],
+) -> list[int]:
+    """The sums over all ranges along a group of axes."""
+    sums: list[int] = []
+    z, y, x = (grid.ranges(a) if a in group else [(0, grid.shape[a])] for a in range(3))
+    boxes = itertools.product(z, y, x)
+    while some := list(itertools.islice(boxes, _TOGETHER)):
+        regions = [zip(*program.regions_of(a, some), strict=True) for a in group]
+        for of_axes in zip(*regions, strict=True):
+            each = [counted(a, own) for a, own in zip(group, of_axes, strict=True)]
+            products = [math.prod(counts) for counts in zip(*each, strict=True)]
+            sums = [a + b for a, b in zip(sums, products, strict=True)] if sums else products
+    return sums
 
 
 def _union(regions: Sequence[Range], steps: Sequence[int]) -> Range:

@@ -156,7 +156,7 @@ def swept(p: Pass) -> list[int]:
     """Per step of a pass: the voxels that all slabs compute of it, halos included."""
     if not len(p.grid):
         return [0] * len(p.program.steps)
-    return of_all_slabs(p.program, p.grid, lambda _, regions: [b - a for a, b in regions])
+    return of_all_slabs(p.program, p.grid, lambda _, regions: [b - a for a, b in regions], "voxels")
 
 
 def copied(p: Pass) -> tuple[int, int]:

@@ -196,6 +196,11 @@ def times(grid: Grid, part: Grid) -> float:
 
 def expected_load(grid: Grid, radix: Triple | None, density: np.ndarray) -> float:
     """Components in the largest step, from the components per pixel of a face across each axis."""
+    return _expected_load(grid, radix, tuple(map(float, density)))
+
+
+@functools.lru_cache(4096)  # a search for slabs asks for the same grids several times
+def _expected_load(grid: Grid, radix: Triple | None, density: tuple[float, ...]) -> float:
     tree = tree_of(grid, radix)
     largest = 0.0
     for level in range(1, tree.levels + 1):
@@ -210,6 +215,6 @@ def expected_load(grid: Grid, radix: Triple | None, density: np.ndarray) -> floa
             m, c = members[axis], counts[axis]
             faces = 2 * m - (2 if c <= m else 1 if c <= 2 * m else 0)  # none at the volume's ends
             extent = [min(n, b * k) for n, b, k in zip(grid.shape, block, members, strict=True)]
-            total += faces * math.prod(extent[:axis] + extent[axis + 1 :]) * float(density[axis])
+            total += faces * math.prod(extent[:axis] + extent[axis + 1 :]) * density[axis]
         largest = max(largest, total)
     return largest
