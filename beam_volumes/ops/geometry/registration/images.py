@@ -121,6 +121,12 @@ class Link:
         return math.sqrt(self.voxels * quality / (1 + _MIN_NOISE - quality))
 
     @property
+    def is_finite(self) -> bool:
+        """Whether the map and its quality are numbers."""
+        numbers = (*self.matrix.ravel(), *self.offset, self.quality, self.voxels)
+        return bool(np.isfinite(numbers).all()) and not math.isnan(self.evidence)
+
+    @property
     def shift(self) -> np.ndarray:
         """The position of the other array's first voxel, if the link is a translation."""
         return -self.offset
