@@ -421,7 +421,8 @@ def register_frames(
     Rotations are in physical units, so the voxel size is needed if voxels are anisotropic.
 
     One sweep for each frame downsamples it. Only as many downsampled frames as there are neighbours
-    are held in memory at a time. Missing voxels are treated as in `register_slices`.
+    are held in memory at a time. Missing voxels and slow movements are treated as in
+    `register_slices`.
 
     References
     ----------
