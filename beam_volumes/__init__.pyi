@@ -13445,7 +13445,8 @@ def register_frames(
     Rotations are in physical units, so the voxel size is needed if voxels are anisotropic.
 
     One sweep for each frame downsamples it. Only as many downsampled frames as there are neighbours
-    are held in memory at a time. Missing voxels are treated as in `register_slices`.
+    are held in memory at a time. Missing voxels and slow movements are treated as in
+    `register_slices`.
 
     References
     ----------
@@ -13572,8 +13573,12 @@ def register_slices(
     better than unrelated ones would. Otherwise, these slices have no links, and are not moved.
     Groups of slices without links between them are placed so that the mean transforms on both sides
     of a gap agree. The number of slices of these means follows from the movements within groups: it
-    is large if slices jitter, and small if they drift. If slices move by less than they deform,
-    small errors of links that add up may be larger than the movements.
+    is large if slices jitter, and small if they drift.
+
+    Errors of links add up from slice to slice if slices deform or their structures change. The
+    differences between parts of the planes show how large these errors are. Slow movements are
+    removed if such errors probably explain them, so only jitter is corrected. Only an explicit
+    ``reference`` is then not moved. Slow real movements that are as small are removed as well.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and

@@ -5,7 +5,7 @@ import pytest
 import scipy.ndimage as ndi
 
 import beam_volumes as bv
-from beam_volumes.ops.geometry.registration.trends import smoothed
+from beam_volumes.ops.geometry.registration.trends import accidental, smoothed
 
 COUNT, SIDE, SIGMA = 48, 96, 7
 
@@ -156,3 +156,40 @@ def test_refused_trends(stack, how, message):
 def test_small_stacks_have_finite_transforms(shape, trend):
     x = np.random.default_rng(0).random(shape)
     assert np.isfinite(places(bv.register_slices(x, trend=trend))).all()
+
+
+@pytest.mark.parametrize(
+    ("step", "slope", "jitter", "is_real"),
+    [
+        (0.3, 0, 1, False),
+        (0.3, 0, 0, False),
+        (2, 0, 1, True),
+        (0, 0.5, 0.5, True),
+        (0, 0, 3, False),
+    ],
+)
+def test_walks_that_errors_of_links_explain_are_removed(step, slope, jitter, is_real):
+    """Errors with a square of 0.18 from slice to slice, which is 0.3 along each axis."""
+    rng, count = np.random.default_rng(2), 60
+    moved = rng.normal(0, jitter, (count, 2))
+    walk = np.cumsum(rng.normal(0, step, (count, 2)), axis=0) + slope * np.arange(count)[:, None]
+    at = np.delete(np.arange(count + 3), (20, 21, 40))
+    slow = accidental(moved + walk, at, 1 * (at > 41), 0.18, 2)
+    assert (slow is None) == is_real
+    if slow is not None:
+        error = walk - slow
+        assert (error - error.mean(axis=0)).std() <= max(0.6 * walk.std(), 0.1 * jitter)
+
+
+@pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
+def test_slices_that_do_not_move_stay(model):
+    """Their structures change, and errors of links add up."""
+    rng = np.random.default_rng(3)
+    noise = ndi.gaussian_filter(rng.normal(size=(24, 64, 72)), (2, 2, 2), mode="wrap")
+    still = (128 + 30 * noise / noise.std()).astype("f4")
+    found = bv.register_slices(still, model=model, progress=False)
+    assert all(found["links"].to_pylist())
+    assert abs(places(found)).max() < 0.1
+    anchored = bv.register_slices(still, model=model, reference=5, progress=False)
+    np.testing.assert_allclose(places(anchored)[5], 0, rtol=0, atol=1e-9)
+    assert abs(places(anchored)).max() < 0.1

@@ -23,7 +23,7 @@ from beam_volumes.transforms.waiting import beginning
 #: The two images of a pair, and numbers of their link.
 _Found: Any = Tuple[Tuple[int, int], Tuple[float, ...]]
 #: The fields of a link that are sent after its matrix, offset and feature.
-_NUMBERS = ("quality", "voxels", "evidence", "contrast")
+_NUMBERS = ("quality", "voxels", "evidence", "contrast", "error")
 #: The positions and the pairs.
 _Tables: Any = Tuple[ComputedTable, ComputedTable]
 #: Pairs that are created at a time.

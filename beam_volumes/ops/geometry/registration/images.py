@@ -85,6 +85,8 @@ _OVERLAP_COST = 600
 _PLANE_COST = 3_000_000
 #: Voxels per block of sums.
 _BLOCK = 1 << 16
+#: Parts of an image, along its first and its last axis, with independent errors of intensities.
+_PARTS = 4
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,9 @@ class Link:
     evidence: float = -math.inf
     contrast: float = 1.0  #: The range of values, the smaller one of both arrays
     is_refined: bool = False  #: Whether fractions of voxels were found
+    error: float = (
+        0.0  #: The expected square of the error of a position; 0 if unknown, see `error_of`
+    )
     #: Index of the first array at the strongest structure of both, of a link that may be chance
     feature: np.ndarray | None = None
     #: Whether each array has valid voxels
@@ -119,6 +124,12 @@ class Link:
         """
         quality = max(self.quality, 0.01)
         return math.sqrt(self.voxels * quality / (1 + _MIN_NOISE - quality))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the map and its quality are numbers."""
+        numbers = (*self.matrix.ravel(), *self.offset, self.quality, self.voxels)
+        return bool(np.isfinite(numbers).all()) and not math.isnan(self.evidence)
 
     @property
     def shift(self) -> np.ndarray:
@@ -871,15 +882,7 @@ def refined(
     # The sum of squared differences of the smoothed arrays is minimized by Gauss-Newton steps. Each step also
     # fits a gain and an offset of the intensities. Steps end where the shift differs by more than
     # ``max_shift`` from the ``expected`` one, or little overlaps. ``spacing`` is that of `_generators`.
-    near, near_valid = _smoothed(fixed)
-    far, far_valid = _smoothed(moving)
-    far = ndimage.spline_filter(far, 3, np.float32, mode="mirror")
-    valid = None
-    if near_valid is not None or far_valid is not None:
-        valid = [
-            np.ones(a.shape, bool) if v is None else v
-            for a, v in ((near, near_valid), (far, far_valid))
-        ]
+    near, far, valid = _compared(fixed, moving)
     generators = _generators(model, spacing)
     centre = (np.array(fixed.shape) - 1) / 2
     corner = np.linalg.norm(centre) + 1
@@ -910,6 +913,19 @@ def refined(
             break
         matrix, place = _exponential(change) @ matrix, place + move
     return start if best.quality < start.quality - 0.05 else best
+
+
+def _compared(
+    fixed: np.ndarray, moving: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray] | None]:
+    """Return a smoothed array, splines of the other one, and valid voxels of both; None if all are."""
+    near, near_valid = _smoothed(fixed)
+    far, far_valid = _smoothed(moving)
+    far = ndimage.spline_filter(far, 3, np.float32, mode="mirror")
+    if near_valid is None and far_valid is None:
+        return near, far, None
+    both = ((near, near_valid), (far, far_valid))
+    return near, far, [np.ones(a.shape, bool) if v is None else v for a, v in both]
 
 
 def _smoothed(array: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -984,6 +1000,48 @@ def _step(
     if not np.isfinite(solution).all() or gain <= 0:
         return None
     return solution[:-2] / gain, quality, float(count)
+
+
+def error_of(
+    fixed: np.ndarray, moving: np.ndarray, link: Link, model: str, spacing: np.ndarray
+) -> float:
+    """Return the expected square of the error of positions by a link, in voxels; 0 if it is unknown.
+
+    It is large if parts of the image disagree, because the image deforms or its structures change.
+    """
+    # The covariance of least squares with errors that are only independent between parts.
+    #
+    # K.-Y. Liang and S. L. Zeger, "Longitudinal data analysis using generalized linear models", Biometrika
+    # 73, 1986.
+    near, far, valid = _compared(fixed, moving)
+    generators = _generators(model, spacing)
+    centre = (np.array(fixed.shape) - 1) / 2
+    first, last = near.shape[0], near.shape[-1]
+    unknowns, row = len(generators) + near.ndim + 2, 0
+    sums = np.zeros((_PARTS, _PARTS, unknowns + 1, unknowns + 1))
+    for columns in _warped(near, far, link.matrix, link.offset, centre, generators, valid):
+        products = np.stack(columns, dtype=np.float64, casting="unsafe")
+        products = products.reshape(unknowns + 1, -1, near[0].size // last, last)
+        of_rows = np.arange(row, row + products.shape[1]) * _PARTS // first
+        row += products.shape[1]
+        for i, j in itertools.product(range(_PARTS), repeat=2):
+            rows = slice(*np.searchsorted(of_rows, (i, i + 1)))
+            across = slice(-(-j * last // _PARTS), -(-(j + 1) * last // _PARTS))
+            part = products[:, rows, :, across].reshape(unknowns + 1, -1)
+            sums[i, j] += part @ part.T
+    total = sums.sum(axis=(0, 1))
+    inverse = np.linalg.pinv(total[:-1, :-1], rcond=1e-12, hermitian=True)
+    solution = inverse @ total[:-1, -1]
+    if (gain := solution[-2]) <= 0:
+        return 0.0
+    scores = (sums[..., :-1, -1] - sums[..., :-1, :-1] @ solution).reshape(-1, unknowns)
+    changes = (scores @ inverse)[:, :-2] / gain
+    turns, moves = changes[:, : len(generators)], changes[:, len(generators) :]
+    found = float((moves**2).sum())
+    if generators:
+        squares = (np.array(fixed.shape) ** 2 - 1) / 12
+        found += float(((np.einsum("pk,kab->pab", turns, generators) ** 2) * squares).sum())
+    return found
 
 
 def _warped(

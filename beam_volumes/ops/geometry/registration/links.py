@@ -116,8 +116,22 @@ def placed(
     With ``reach``, the maximum error of given distances, translations that may be chance are also used if
     their loops close, and structures at a distance of ``separation`` voxels determine them. If links
     ``may_be_unrelated``, residuals above ``max_residual`` are only accepted in groups that agree better
-    than unrelated links.
+    than unrelated links. Links that are not numbers are left out, and their residuals are NaN.
     """
+    if not all(link.is_finite for link in links.values()):
+        found = placed(
+            {pair: link for pair, link in links.items() if link.is_finite},
+            given,
+            neighbours,
+            model=model,
+            reference=reference,
+            max_residual=max_residual,
+            spacing=spacing,
+            reach=reach,
+            separation=separation,
+            may_be_unrelated=may_be_unrelated,
+        )
+        return replace(found, residuals={p: found.residuals.get(p, math.nan) for p in links})
     # If links contradict each other, those that most others agree with are used first. The worst links are
     # removed, and the transforms solved again, until no residual is above ``max_residual`` and three times
     # the median. A link that no loop of other links confirms is then only used if it is far above chance,

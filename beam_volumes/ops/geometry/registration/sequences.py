@@ -25,6 +25,7 @@ from beam_volumes.ops.geometry.registration.images import (
     Needs,
     aligned,
     check_quality,
+    error_of,
     is_constant,
 )
 from beam_volumes.ops.geometry.registration.keypoints import SIDE, Keypoints, matched
@@ -35,7 +36,7 @@ from beam_volumes.ops.geometry.registration.links import (
     nearest_rotations,
     placed,
 )
-from beam_volumes.ops.geometry.registration.trends import Trend, check_trend
+from beam_volumes.ops.geometry.registration.trends import Trend, accidental, check_trend
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrix_columns
 from beam_volumes.ops.geometry.validity import check_mask, marked_volume, nodata_of, opened_mask
@@ -168,8 +169,12 @@ def register_slices(
     better than unrelated ones would. Otherwise, these slices have no links, and are not moved.
     Groups of slices without links between them are placed so that the mean transforms on both sides
     of a gap agree. The number of slices of these means follows from the movements within groups: it
-    is large if slices jitter, and small if they drift. If slices move by less than they deform,
-    small errors of links that add up may be larger than the movements.
+    is large if slices jitter, and small if they drift.
+
+    Errors of links add up from slice to slice if slices deform or their structures change. The
+    differences between parts of the planes show how large these errors are. Slow movements are
+    removed if such errors probably explain them, so only jitter is corrected. Only an explicit
+    ``reference`` is then not moved. Slow real movements that are as small are removed as well.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
@@ -416,7 +421,8 @@ def register_frames(
     Rotations are in physical units, so the voxel size is needed if voxels are anisotropic.
 
     One sweep for each frame downsamples it. Only as many downsampled frames as there are neighbours
-    are held in memory at a time. Missing voxels are treated as in `register_slices`.
+    are held in memory at a time. Missing voxels and slow movements are treated as in
+    `register_slices`.
 
     References
     ----------
@@ -549,12 +555,17 @@ class _Image:
         spacing: np.ndarray,
     ) -> Link | None:
         """Return the link from another image; None if too few keypoints match."""
-        if method == "intensity":
-            return aligned(fixed.voxels, self.voxels, model, max_shift, spacing)
-        start = matched(fixed.keypoints, self.keypoints, model, spacing)
-        if start is None:
-            return None
-        return aligned(fixed.voxels, self.voxels, model, max_shift, spacing, (start, SIDE))
+        start = None
+        if method == "keypoints":
+            found = matched(fixed.keypoints, self.keypoints, model, spacing)
+            if found is None:
+                return None
+            start = found, SIDE
+        link = aligned(fixed.voxels, self.voxels, model, max_shift, spacing, start)
+        if not link.is_refined:
+            return link
+        error = error_of(fixed.voxels, self.voxels, link, model, spacing)
+        return replace(link, error=error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -725,6 +736,7 @@ class ImagePairs:
             fixed = max(range(self.count), key=lambda k: (worth[k], -abs(k - self.count // 2)))
             placement = solved(reference=fixed)
         placement = self._with_joined_groups(placement, points, fixed)
+        placement = self._without_accidental(placement, links)
         return self._table(_with_nearest(placement, links, fixed), links)
 
     def _with_joined_groups(self, found: Placed, points: np.ndarray, reference: int) -> Placed:
@@ -762,6 +774,38 @@ class ImagePairs:
             places[some] += there - turn @ here
             placed_ones = np.sort(np.concatenate([placed_ones, some]))
         return replace(found, matrices=matrices, places=places)
+
+    def _without_accidental(self, found: Placed, links: Mapping[tuple[int, int], Link]) -> Placed:
+        """Remove slow movements that are no larger than errors of links that add up."""
+        measured = [(j - i, links[i, j].error) for i, j in found.used if links[i, j].error > 0]
+        if not measured:
+            return found
+        lags, errors = np.array(measured).T
+        groups = connected(found.used, self.count)
+        at = np.flatnonzero(np.bincount(groups)[groups] > 1)
+        shape = np.array(self.shape)
+        middle, radii = (shape - 1) / 2, np.sqrt((shape**2 - 1) / 12)
+        matrices, places = found.matrices[at], found.places[at]
+        n = len(shape)
+        columns = np.c_[(matrices * radii).reshape(-1, n * n), matrices @ middle + places]
+        slow = accidental(columns, at, groups[at], errors.sum() / lags.sum(), n)
+        if slow is None:
+            return found
+        turns, centres = slow[:, : n * n].reshape(-1, n, n) / radii, slow[:, n * n :]
+        if self.model == "translation":
+            turns = np.broadcast_to(np.eye(n), turns.shape)
+        if self.model == "rigid":
+            scale = self.spacing[:, None] / self.spacing
+            turns = nearest_rotations(turns * scale) / scale
+        matrices = np.linalg.solve(turns, matrices)
+        places = np.linalg.solve(turns, (places - centres)[:, :, None])[:, :, 0] + middle
+        if len(still := np.flatnonzero(at == self.reference)):
+            back = np.linalg.inv(matrices[still[0]])
+            places = (places - places[still[0]]) @ back.T
+            matrices = back @ matrices
+        every, moved = found.matrices.copy(), found.places.copy()
+        every[at], moved[at] = matrices, places
+        return replace(found, matrices=every, places=moved)
 
     def _table(self, found: Placed, links: Mapping[tuple[int, int], Link]) -> ComputedTable:
         import pyarrow

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cho_solve_banded, cholesky_banded, solveh_banded
 
 from beam_volumes.ops.geometry.registration.links import nearest_rotations
 from beam_volumes.ops.geometry.transforms import matrices_of
@@ -15,6 +16,11 @@ from beam_volumes.ops.parameters import checks as par
 
 #: Matrices and places, (slices, axes, axes) and (slices, axes).
 Path = tuple[np.ndarray, np.ndarray]
+#: Ratios of the squares of steps of a walk and of independent movements that are tried.
+_RATIOS = 2.0 ** np.arange(-16, 9)
+#: Twice the logarithm of the ratio of likelihoods from which slow movements are real. In simulated stacks of
+#: slices that only jitter it is at most 12.
+_REAL = 14.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,3 +118,45 @@ def smoothed(columns: np.ndarray, counts: np.ndarray, sigma: float) -> np.ndarra
         slope = (weights * (away - middle)) @ known / spread if spread > 1e-6 else 0.0
         result[k] = mean - middle * slope
     return result
+
+
+def accidental(
+    columns: np.ndarray, at: np.ndarray, groups: np.ndarray, variance: float, ndim: int
+) -> np.ndarray | None:
+    """Return the slow part of positions that errors of links explain; None if slices move slowly.
+
+    ``columns`` are positions of slices ``at``. From slice to slice, errors of links add ``variance`` to the
+    square of errors. Steps between ``groups`` are unknown.
+    """
+    # Slices jitter around a random walk of such errors. This is compared with a walk of larger steps along a
+    # straight line, which is a real movement. Ratios of steps and jitter are given, and jitter is optimal.
+    kept = np.flatnonzero(np.diff(groups) == 0)
+    if not len(kept):
+        return None
+    steps, lengths = np.diff(columns, axis=0)[kept], np.diff(at)[kept].astype(np.float64)
+    neighbours = np.where(np.append(np.diff(kept) == 1, False), -1.0, 0.0)
+    count, least = len(kept) * ndim, variance / ndim
+
+    def likelihood(squares: float, jitter: float, size: float) -> float:
+        return -(count * math.log(jitter) + ndim * size + squares / jitter) / 2
+
+    errors, real, found = -math.inf, -math.inf, 1.0
+    for ratio in _RATIOS.tolist():
+        factor = cholesky_banded(np.stack([2 + ratio * lengths, neighbours]), lower=True)
+        solved = cho_solve_banded((factor, True), np.c_[steps, lengths])
+        size = 2 * float(np.log(factor[0]).sum())
+        squares = float((steps * solved[:, :-1]).sum())
+        line = lengths @ solved
+        left = max(squares - float((line[:-1] ** 2).sum() / line[-1]), 0.0)
+        limit = least / ratio
+        small = max(min(squares / count, limit), 1e-12 * limit)
+        if (here := likelihood(squares, small, size)) > errors:
+            errors, found = here, ratio
+        real = max(real, likelihood(left, max(left / count, limit), size))
+    if 2 * (real - errors) > _REAL:
+        return None
+    stiffness = 1 / (found * np.diff(at))
+    band = np.stack([np.ones(len(at)), np.append(-stiffness, 0.0)])
+    band[0, :-1] += stiffness
+    band[0, 1:] += stiffness
+    return np.asarray(solveh_banded(band, columns, lower=True))
