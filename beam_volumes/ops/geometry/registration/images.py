@@ -541,7 +541,7 @@ def _without_edges(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _preference(near: np.ndarray, one: np.ndarray, other: np.ndarray) -> float:
     """Return the evidence that one of two links leaves smaller residuals; negative for the other.
 
-    Arrays are smoothed; those of links are NaN outside of them.
+    All arrays are smoothed. Voxels that a link does not map to the moving array are NaN.
     """
     # Q. H. Vuong, "Likelihood ratio tests for model selection and non-nested hypotheses", Econometrica 57,
     # 1989. Squares of residuals are compared in blocks, because neighbours are not independent.
