@@ -132,7 +132,7 @@ def movements(
     # A loop does not confirm the other links: these must agree with links of their pair.
     known = np.where(by_loops, 1.0, np.where(agreeing, np.nan, 0.0))
     probable = agreeing & (_probabilities(linked, reach, known) > _MIN_PROBABILITY)
-    is_whole = ~np.isin(of_ends, list(by_slices)).any(axis=1)
+    is_whole = np.asarray(~np.isin(of_ends, list(by_slices)).any(axis=1))
     agreeing = by_loops | (probable & _balanced(linked, by_loops | probable, is_whole))
     if not agreeing.any():
         return np.zeros((total, 2)), agreeing
@@ -232,7 +232,7 @@ def _balanced(links: Sequence[SliceLinks], some: np.ndarray, is_whole: np.ndarra
             square = float((away**2).sum(axis=1).mean())
             missing = square * (1 - count / every) / count
             limit = _BALANCE**2 * (1 + square) + _MISSING**2 * missing
-            is_balanced = float((away.mean(axis=0) ** 2).sum()) <= limit
+            is_balanced = bool((away.mean(axis=0) ** 2).sum() <= limit)
         found.append(np.full(every, is_balanced))
     return np.concatenate(found)
 
