@@ -405,6 +405,16 @@ def test_tiles_in_a_row_are_not_worse_than_the_tile(grid, share):
     assert worse <= 2 and wrong <= 0.2 * every and np.mean(ours) < 0.7 * np.mean(tile)
 
 
+def test_few_links_must_agree_with_the_distance_of_the_tiles():
+    """Unless slices decide where a tile is."""
+    ends, reach = [(z, 3 + z) for z in range(3)], np.array([8.0, 8.0])
+    for away, is_used in (([0.9, 0.0, 0.05], False), ([0.9, -0.5, -0.4], True)):
+        links = [SliceLinks.of(ends, np.array([(0, x) for x in away]), [50.0] * 3)]
+        found, used = movements([3, 3], links, None, reach)
+        assert used.all() == used.any() == found.any() == is_used
+        assert movements([3, 3], links, None, reach, {1})[1].all()
+
+
 @pytest.mark.parametrize("grid", [(2, 2), (2, 3), (3, 3)])
 @pytest.mark.parametrize("kind", ["every", "alike", "steps", "one", "still"])
 def test_jumps_are_no_wrong_links(kind, grid):

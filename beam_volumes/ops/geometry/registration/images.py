@@ -37,6 +37,8 @@ _MAX_STEPS = 30
 _UNSETTLED = 0.1
 #: Voxels at the edges that are not compared, since smoothing changes them.
 _EDGE = 1
+#: Voxels at the edges that are not compared if small differences of residuals decide.
+_SMOOTH_EDGE = 2
 #: Voxels of an overlap along an axis up to which slopes are of the interpolation, and not differences.
 _THIN = 2
 #: The share of the weights of smoothing that valid voxels must have, for a missing voxel to be interpolated,
@@ -69,6 +71,8 @@ _SIMILAR = 0.8
 _UNIQUE = 0.5
 #: Other placements with which the best one is compared.
 _RIVALS = 3
+#: Lags by which an array is moved to find its periods; of more lags, it is only known if they are periods.
+_LAGS, _MAX_LAGS = 12, 400
 #: The largest share of an array by which it is moved to find its periods.
 _MAX_LAG = 0.9
 #: Voxels between two shifts that are different placements, and not one peak of the correlation.
@@ -411,7 +415,7 @@ def matched(
     found = with_its_evidence(link, rivals.share())
     # Where an image repeats, a shift may be wrong by a period without any other peak within ``max_shift``.
     # Errors by periods are alike in many links, so that loops of links that may be chance close.
-    repeats, is_periodic = _repeats(fixed, moving, link, max_shift, expected)
+    repeats, is_periodic, are_all = _repeats(fixed, moving, link, max_shift, expected)
     if not repeats and (found.evidence > -math.inf or not rivals.links):
         if is_periodic:  # along one axis, and perhaps along others by more than is seen of them
             return replace(found, evidence=min(found.evidence, _MAX_PERIODIC), feature=None)
@@ -425,13 +429,15 @@ def matched(
     found = with_its_evidence(best, 0.0)
     if against < MIN_EVIDENCE or is_periodic:
         found = replace(found, feature=None)
-    return replace(found, evidence=min(found.evidence, against))
+    # Loops must confirm a link if a period that was not compared may be right.
+    limit = math.inf if are_all else _MAX_PERIODIC
+    return replace(found, evidence=min(found.evidence, against, limit))
 
 
 def _lags(
     array: np.ndarray, max_shift: Sequence[float], share: float, quality: float
-) -> list[tuple[int, ...]]:
-    """Return the lags by which an array repeats almost as well as a link of this quality matches.
+) -> Iterator[tuple[int, ...]]:
+    """Yield the lags by which an array repeats almost as well as a link of this quality matches.
 
     Lags are up to twice the maximum shift, and up to a ``share`` of the array.
     """
@@ -443,13 +449,15 @@ def _lags(
         for n, r in zip(whole.shape, reach, strict=True)
     ]
     power = scipy.fft.irfftn(abs(scipy.fft.rfftn(_windowed(whole), shape)) ** 2, shape)
-    found = list[tuple[int, ...]]()
-    for lag in _peaks(power, np.zeros(whole.ndim), reach, 4 * _RIVALS):
+    is_periodic = False
+    for n, lag in enumerate(_peaks(power, np.zeros(whole.ndim), reach, _MAX_LAGS)):
+        if n >= _LAGS and not is_periodic:
+            break
         if max(map(abs, lag)) > _MIN_SEPARATION:
             a, b = _overlap(whole.shape, whole.shape, lag)
             if whole[a].size and _correlation(whole[a], whole[b])[0] >= _SIMILAR * quality:
-                found.append(lag)
-    return found
+                is_periodic = True
+                yield lag
 
 
 def _repeats(
@@ -458,23 +466,30 @@ def _repeats(
     link: Link,
     max_shift: Sequence[float],
     expected: np.ndarray,
-) -> tuple[list[Link], bool]:
-    """Return other allowed links that match almost as well, and whether an array repeats.
+) -> tuple[list[Link], bool, bool]:
+    """Return other allowed links that match almost as well, if an array repeats, and if these are all.
 
     Periods are of the overlap, and of the whole first array: an overlap may be narrower than a period.
     """
     middle = (np.array(fixed.shape) - 1) / 2
     shift = link.shift_at(middle)
     near, _ = _overlap(fixed.shape, moving.shape, np.rint(shift).astype(int).tolist())
-    found, known, is_periodic = list[Link](), set[tuple[int, ...]](), False
+    found, known, is_periodic, are_all = list[Link](), set[tuple[int, ...]](), False, True
     for part, share in ((fixed[near], 0.5), (fixed, _MAX_LAG)):
         if not part.size or is_constant(part):
             continue
-        lags = _lags(part, max_shift, share, link.quality)
-        is_periodic = is_periodic or bool(lags)
-        for lag in lags:
+        tried = list[tuple[int, ...]]()
+        for n, lag in enumerate(_lags(part, max_shift, share, link.quality)):
+            is_periodic = True
             if lag in known or (abs(shift + lag - expected) > max_shift).any():
                 continue
+            if n >= _LAGS:  # blocks have many, also along diagonals
+                distances = abs(np.array([*known, *tried, lag])[:-1] - lag).max(axis=1, initial=0)
+                if (distances <= _MIN_SEPARATION).any():
+                    continue
+                are_all = False
+                break
+            tried.append(lag)
             own = refined(
                 part,
                 part,
@@ -487,45 +502,65 @@ def _repeats(
                 known.add(lag)
                 offset = link.offset + link.matrix @ own.offset
                 found.append(replace(link, offset=offset, quality=own.quality, is_refined=False))
-    return found, is_periodic
+    return found, is_periodic, are_all
 
 
 def _preferred(fixed: np.ndarray, moving: np.ndarray, links: Sequence[Link]) -> tuple[Link, float]:
     """Return the link with the smallest residuals, and the evidence that all others have larger ones."""
-    smooth = [_smoothed(a) for a in (fixed, moving)]
-    near, far = (a if v is None else np.where(v, a, np.float32(np.nan)) for a, v in smooth)
-    best = links[0]
+    # Smoothing mirrors the voxels at the edges: shifts for which both mirrors agree would be preferred.
+    # Linear interpolation would average noise, most at half a voxel, and would prefer such shifts.
+    (near, inside), (far, valid) = (_without_edges(a) for a in (fixed, moving))
+    near = np.where(inside, near, np.float32(np.nan))
+    far = ndimage.spline_filter(far, 3, np.float32, mode="mirror")
+    share = valid.astype(np.float32)
+
+    def warped(link: Link) -> np.ndarray:
+        found, shares = (
+            ndimage.affine_transform(
+                a, link.matrix, link.offset, near.shape, order=order, prefilter=False
+            )
+            for a, order in ((far, 3), (share, 1))
+        )
+        return np.where(shares > 1 - _MIN_NOISE, found, np.float32(np.nan))
+
+    best, image = links[0], warped(links[0])
     for other in links[1:]:
-        if other.is_refined > best.is_refined or (
-            other.is_refined == best.is_refined and _preference(near, far, other, best) > 0
-        ):
-            best = other
+        if other.is_refined < best.is_refined:
+            continue
+        image_of_other = warped(other)
+        if other.is_refined > best.is_refined or _preference(near, image_of_other, image) > 0:
+            best, image = other, image_of_other
     middle = (np.array(fixed.shape) - 1) / 2
     at = best.shift_at(middle)
     others = [o for o in links if max(abs(o.shift_at(middle) - at)) > _MIN_SEPARATION]
-    against = min((_preference(near, far, best, o) for o in others), default=math.inf)
+    against = min((_preference(near, image, warped(o)) for o in others), default=math.inf)
     against -= math.log(len(links))
     if against < MIN_EVIDENCE and any(o.quality > _UNIQUE * best.quality for o in others):
         against = -math.inf
     return best, against
 
 
-def _preference(near: np.ndarray, far: np.ndarray, one: Link, other: Link) -> float:
+def _without_edges(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a smoothed array, and where it is valid and not changed by its edges."""
+    smooth, valid = _smoothed(array)
+    inside = np.zeros(array.shape, bool)
+    edges = [min(_SMOOTH_EDGE, (n - 1) // 4) for n in array.shape]
+    inside[tuple(slice(e, n - e) for e, n in zip(edges, array.shape, strict=True))] = True
+    return smooth, inside if valid is None else inside & valid
+
+
+def _preference(near: np.ndarray, one: np.ndarray, other: np.ndarray) -> float:
     """Return the evidence that one of two links leaves smaller residuals; negative for the other.
 
-    Arrays are smoothed.
+    All arrays are smoothed. Voxels that a link does not map to the moving array are NaN.
     """
     # Q. H. Vuong, "Likelihood ratio tests for model selection and non-nested hypotheses", Econometrica 57,
     # 1989. Squares of residuals are compared in blocks, because neighbours are not independent.
-    warped = [
-        ndimage.affine_transform(far, k.matrix, k.offset, near.shape, order=1, cval=np.nan)
-        for k in (one, other)
-    ]
-    inside = np.isfinite(near) & np.isfinite(warped[0]) & np.isfinite(warped[1])
+    inside = np.isfinite(near) & np.isfinite(one) & np.isfinite(other)
     box = ndimage.find_objects(inside.astype(np.uint8))
     if not box:
         return 0.0
-    a, b, c, inside = (x[box[0]] for x in (near, *warped, inside))
+    a, b, c, inside = (x[box[0]] for x in (near, one, other, inside))
     count = np.count_nonzero(inside)
     a, b, c = (np.where(inside, x, 0).astype(np.float64) for x in (a, b, c))
     a, b, c = ((x - x.sum() / count) * inside for x in (a, b, c))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -192,6 +192,8 @@ def register_tiles(
     links of its two tiles. A single slice that moves much farther than all others is therefore not
     used there, because its link does not differ from a wrong one. Three such slices in succession
     confirm each other. Two tiles of fewer than about six slices cannot show which links are wrong.
+    If no loop confirms the links of up to eight slices of two linked tiles, their mean must agree with
+    the distance of the tiles. Otherwise, none of these links is used.
     A tile without links is placed by the links of its slices, which may match although the whole
     tile does not. If more than two fifths of the links of a tile contradict the others, its slices
     have the translation of the tile, with a warning. Movements that all tiles share are not
@@ -273,13 +275,14 @@ def register_tiles(
         placed_tiles = replace(every, given=places)
         slices = compared(partial(placed_tiles.slice_links, min_quality=quality))
         # A whole tile may match no other, because its slices do not match at one shift.
+        by_slices = set(lonely) - {reference}
         if lonely:
             counts = [v.shape[0] for v in every.opened]
-            moved, slices = of_whole_tiles(counts, slices, set(lonely) - {reference})
+            moved, slices = of_whole_tiles(counts, slices, by_slices)
             places[:, 1:] += moved
             placed_tiles = replace(every, given=places)
         linked = {k for k, n in enumerate(placed_tiles.slices_linked(slices)) if n}
-        table, contradicted = placed_tiles.table_of_slices(slices)
+        table, contradicted = placed_tiles.table_of_slices(slices, by_slices)
         unmoved = [k for k in range(len(places)) if k not in linked and k not in lonely]
         lonely = [k for k in lonely if k not in linked]
     if len(every.opened) > 1 and lonely:
@@ -710,7 +713,9 @@ class TilePairs:
         tiles = np.repeat(np.arange(len(counts)), counts)
         return list(np.bincount(tiles[ends].ravel(), minlength=len(counts)).tolist())
 
-    def table_of_slices(self, links: Sequence[SliceLinks]) -> tuple[ComputedTable, list[int]]:
+    def table_of_slices(
+        self, links: Sequence[SliceLinks], by_slices: Collection[int]
+    ) -> tuple[ComputedTable, list[int]]:
         """Return the table of the positions of all slices, and the tiles that only have unused links."""
         import pyarrow
 
@@ -719,7 +724,7 @@ class TilePairs:
         slices = np.concatenate([np.arange(n) for n in counts])
         places = self.given[tiles]
         places[:, 0] += slices
-        moved, is_used = movements(counts, links, self.reference, self.limits[1:] + 0.5)
+        moved, is_used = movements(counts, links, self.reference, self.limits[1:] + 0.5, by_slices)
         places[:, 1:] += moved
         ends = np.concatenate([np.zeros((0, 2), int), *(one.ends for one in links)])[is_used]
         columns = {"tile": tiles, "slice": slices, **dict(zip("zyx", places.T, strict=True))}

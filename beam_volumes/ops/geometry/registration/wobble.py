@@ -27,6 +27,8 @@ _MEDIAN_SQUARE = 0.4549
 _STEPS, _SCALE = 8, 0.5
 #: Links with residuals of at most this many expected errors do not contradict others, either.
 _ERRORS = 4.0
+#: Links with residuals of more than this many medians of all contradict others, if these are more voxels.
+_TYPICAL, _FINE_SCALE = 8.0, 0.3
 #: The least probability and factor of a link that is compared with others, and the weight that keeps slices
 #: without links where they are.
 _MIN_RIGHT, _MIN_WEIGHT, _GROUND = 0.01, 1e-4, 1e-8
@@ -44,6 +46,11 @@ _SHARES = (0.78, 0.02, 0.2)
 #: The probability from which a link is used that no loop confirms: a wrong link does more harm than a right
 #: one that is not used.
 _MIN_PROBABILITY = 0.75
+#: The probability of the links of a slice up to which two of them may agree by chance.
+_MIN_LIKELY = 0.01
+#: Pairs with at most this many links are compared with the distance of their tiles. The mean of links may
+#: differ by this many voxels and this share of the links, and by this many deviations due to missing links.
+_MAX_FEW, _BALANCE, _MISSING = 8, 0.15, 1.2
 #: The least sum of densities.
 _TINY = 1e-300
 #: The share of the links of a tile that must agree with the solution.
@@ -77,11 +84,13 @@ def movements(
     links: Sequence[SliceLinks],
     fixed: int | None,
     reach: np.ndarray,
+    by_slices: Collection[int] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the movement of each slice of all tiles, (slices, 2), and which links agree with them.
 
     Tiles have ``counts`` of slices. Without links, slices follow their neighbours as far as the movements of
-    successive slices are alike. ``reach`` is the largest difference of a link along both axes.
+    successive slices are alike. ``reach`` is the largest difference of a link along both axes. Positions of
+    the tiles ``by_slices`` follow from these links.
     """
     # The movements of a tile are an autoregressive process of order 1. The correlation of successive slices
     # follows from all links, and the deviation, too. A single tile of many may wobble: its own links show
@@ -122,7 +131,9 @@ def movements(
     by_loops = _in_loops(total, ends, agreeing)
     # A loop does not confirm the other links: these must agree with links of their pair.
     known = np.where(by_loops, 1.0, np.where(agreeing, np.nan, 0.0))
-    agreeing = by_loops | (agreeing & (_probabilities(linked, reach, known) > _MIN_PROBABILITY))
+    probable = agreeing & (_probabilities(linked, reach, known) > _MIN_PROBABILITY)
+    is_whole = np.asarray(~np.isin(of_ends, list(by_slices)).any(axis=1))
+    agreeing = by_loops | (probable & _balanced(linked, by_loops | probable, is_whole))
     if not agreeing.any():
         return np.zeros((total, 2)), agreeing
     prior = _prior(counts, _chosen(links, agreeing), still)
@@ -178,14 +189,27 @@ def _agreeing(
             scale = max(_SCALE, min(residuals[tried].max(initial=0.0), scale) / 2)
             factors = 1 / (1 + (residuals / np.maximum(scale, scales)) ** 2) ** 2
         factors = np.maximum(factors, _MIN_WEIGHT)
-    agreeing = np.asarray(tried & (residuals <= scales))
-    # A slice with contradictions may have a single link left, which nothing confirms.
+    agreeing = tried & (residuals <= scales)
+    # If most links agree better than this, others are more probably wrong.
+    typical = float(np.median((residuals / errors)[agreeing])) if agreeing.any() else 0.0
+    fine = np.maximum(_FINE_SCALE, np.maximum(_ERRORS, _TYPICAL * typical) * errors)
+    agreeing = agreeing & (residuals <= fine)
+    # A slice with contradictions may have a single link left, which nothing confirms. Two wrong links may
+    # agree by chance, far from all others of their pairs. They are not used if no other slice moves so far.
     contradicted = np.bincount(ends[~agreeing].ravel(), minlength=total) > 0
+    likely = np.zeros(total)
     while True:
-        single = contradicted & (np.bincount(ends[agreeing].ravel(), minlength=total) == 1)
-        loose = agreeing & (right <= 0.5) & single[ends].any(axis=1)
+        left = np.bincount(ends[agreeing].ravel(), minlength=total)
+        likely[:] = 0.0
+        np.maximum.at(likely, ends[agreeing], right[agreeing, None])
+        of_single = (contradicted & (left == 1))[ends].any(axis=1)
+        of_two = (contradicted & (left == 2) & (likely <= _MIN_LIKELY))[ends].any(axis=1)
+        is_far = agreeing & (right <= _MIN_LIKELY)
+        loose = agreeing & (right <= 0.5) & of_single
+        if not (is_far & ~of_two).any():
+            loose = loose | (agreeing & of_two)
         if not loose.any():
-            return agreeing
+            return np.asarray(agreeing)
         agreeing = agreeing & ~loose
 
 
@@ -193,6 +217,24 @@ def _in_loops(total: int, ends: np.ndarray, some: np.ndarray) -> np.ndarray:
     """Return which of ``some`` links are in a loop of these links."""
     unconfirmed = bridges_of(map(tuple, ends[some].tolist()), total)
     return some & [(min(pair), max(pair)) not in unconfirmed for pair in map(tuple, ends.tolist())]
+
+
+def _balanced(links: Sequence[SliceLinks], some: np.ndarray, is_whole: np.ndarray) -> np.ndarray:
+    """Return whether ``some`` links agree with the distance of their whole tiles, if a pair has few links."""
+    # The movements of all slices of a tile have a mean near 0. A wrong link of few changes the mean of the
+    # links. If some links are missing, the mean of the others is only near 0.
+    found = []
+    for one, own in zip(links, _parts_of(links, some & is_whole), strict=True):
+        count, every = np.count_nonzero(own), len(one.ends)
+        is_balanced = True
+        if count > 0 and every <= _MAX_FEW:
+            away = one.away[own]
+            square = float((away**2).sum(axis=1).mean())
+            missing = square * (1 - count / every) / count
+            limit = _BALANCE**2 * (1 + square) + _MISSING**2 * missing
+            is_balanced = bool((away.mean(axis=0) ** 2).sum() <= limit)
+        found.append(np.full(every, is_balanced))
+    return np.concatenate(found)
 
 
 def of_whole_tiles(
@@ -228,13 +270,17 @@ def of_whole_tiles(
 
 def _chosen(links: Sequence[SliceLinks], which: np.ndarray) -> list[SliceLinks]:
     """Return some of all links."""
-    starts = np.cumsum([0, *(len(one.ends) for one in links)])
-    parts = [which[a:b] for a, b in itertools.pairwise(starts.tolist())]
     return [
         SliceLinks(one.ends[part], one.away[part], one.errors[part])
-        for one, part in zip(links, parts, strict=True)
+        for one, part in zip(links, _parts_of(links, which), strict=True)
         if part.any()
     ]
+
+
+def _parts_of(links: Sequence[SliceLinks], which: np.ndarray) -> list[np.ndarray]:
+    """Return the part of an array of all links for each pair."""
+    starts = np.cumsum([0, *(len(one.ends) for one in links)])
+    return [which[a:b] for a, b in itertools.pairwise(starts.tolist())]
 
 
 def _prior(
