@@ -292,7 +292,7 @@ def settle_in_parts(
             np.maximum.at(last, find(part.a[rows]), find(part.b[rows]).astype(np.int32))
     del find, part
     sizes, left = regions.sizes.copy(), parts[0][:0]
-    waits = regions.is_open.copy()  # regions that do not merge here, whatever is added
+    waits = regions.is_open.copy()  # regions that do not merge in this call
     # Each merge needs a boundary, and removes a region.
     max_merges = min(total, len(sizes))
     made = Merges(*(np.empty(max_merges, t) for t in (np.uint64, np.uint64, float, np.int64)))
