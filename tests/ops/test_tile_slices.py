@@ -415,6 +415,26 @@ def test_few_links_must_agree_with_the_distance_of_the_tiles():
         assert movements([3, 3], links, None, reach, {1})[1].all()
 
 
+def test_slices_without_links_are_missing_in_the_mean_of_few_links():
+    """The mean of the other links is not 0, although these are right."""
+    reach = np.array([8.0, 8.0])
+    for counts, shift in (([8, 8], 0), ([9, 8], 1)):
+        ends = [(z + shift, counts[0] + z) for z in range(5)]
+        away = np.array([(0, x) for x in (0.4, -0.1, 0.3, 0.2, 0.1)])
+        links = [SliceLinks.of(ends, away, [50.0] * 5)]
+        assert movements(counts, links, None, reach)[1].all()
+
+
+def test_right_links_of_few_slices_are_kept():
+    """Of three to eight slices, whose movements have a mean of 0, although links are not probable."""
+    used_links = np.zeros(2)
+    for n, seed in itertools.product((3, 4, 6, 8), range(10)):
+        links, _ = of_links("jitter", (1, 3), n, 0, seed)
+        used = movements([n] * 3, links, None, np.array([8.0, 8.0]))[1]
+        used_links += used.sum(), len(used)
+    assert used_links[0] >= 0.96 * used_links[1]
+
+
 @pytest.mark.parametrize("grid", [(2, 2), (2, 3), (3, 3)])
 @pytest.mark.parametrize("kind", ["every", "alike", "steps", "one", "still"])
 def test_jumps_are_no_wrong_links(kind, grid):

@@ -192,8 +192,9 @@ def register_tiles(
     links of its two tiles. A single slice that moves much farther than all others is therefore not
     used there, because its link does not differ from a wrong one. Three such slices in succession
     confirm each other. Two tiles of fewer than about six slices cannot show which links are wrong.
-    If no loop confirms the links of up to eight slices of two linked tiles, their mean must agree with
-    the distance of the tiles. Otherwise, none of these links is used.
+    If no loop confirms the links of up to eight slices of two linked tiles, their mean, or the
+    mean of all links of both tiles, must agree with the distance of the tiles. Otherwise, none of these
+    links is used.
     A tile without links is placed by the links of its slices, which may match although the whole
     tile does not. If more than two fifths of the links of a tile contradict the others, its slices
     have the translation of the tile, with a warning. Movements that all tiles share are not

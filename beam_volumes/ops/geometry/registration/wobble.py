@@ -46,11 +46,9 @@ _SHARES = (0.78, 0.02, 0.2)
 #: The probability from which a link is used that no loop confirms: a wrong link does more harm than a right
 #: one that is not used.
 _MIN_PROBABILITY = 0.75
-#: The probability of the links of a slice up to which two of them may agree by chance.
-_MIN_LIKELY = 0.01
 #: Pairs with at most this many links are compared with the distance of their tiles. The mean of links may
 #: differ by this many voxels and this share of the links, and by this many deviations due to missing links.
-_MAX_FEW, _BALANCE, _MISSING = 8, 0.15, 1.2
+_MAX_FEW, _BALANCE, _MISSING = 8, 0.15, 2.0
 #: The least sum of densities.
 _TINY = 1e-300
 #: The share of the links of a tile that must agree with the solution.
@@ -133,7 +131,7 @@ def movements(
     known = np.where(by_loops, 1.0, np.where(agreeing, np.nan, 0.0))
     probable = agreeing & (_probabilities(linked, reach, known) > _MIN_PROBABILITY)
     is_whole = np.asarray(~np.isin(of_ends, list(by_slices)).any(axis=1))
-    agreeing = by_loops | (probable & _balanced(linked, by_loops | probable, is_whole))
+    agreeing = by_loops | (probable & _balanced(counts, linked, by_loops | probable, is_whole))
     if not agreeing.any():
         return np.zeros((total, 2)), agreeing
     prior = _prior(counts, _chosen(links, agreeing), still)
@@ -194,20 +192,11 @@ def _agreeing(
     typical = float(np.median((residuals / errors)[agreeing])) if agreeing.any() else 0.0
     fine = np.maximum(_FINE_SCALE, np.maximum(_ERRORS, _TYPICAL * typical) * errors)
     agreeing = agreeing & (residuals <= fine)
-    # A slice with contradictions may have a single link left, which nothing confirms. Two wrong links may
-    # agree by chance, far from all others of their pairs. They are not used if no other slice moves so far.
+    # A slice with contradictions may have a single link left, which nothing confirms.
     contradicted = np.bincount(ends[~agreeing].ravel(), minlength=total) > 0
-    likely = np.zeros(total)
     while True:
-        left = np.bincount(ends[agreeing].ravel(), minlength=total)
-        likely[:] = 0.0
-        np.maximum.at(likely, ends[agreeing], right[agreeing, None])
-        of_single = (contradicted & (left == 1))[ends].any(axis=1)
-        of_two = (contradicted & (left == 2) & (likely <= _MIN_LIKELY))[ends].any(axis=1)
-        is_far = agreeing & (right <= _MIN_LIKELY)
-        loose = agreeing & (right <= 0.5) & of_single
-        if not (is_far & ~of_two).any():
-            loose = loose | (agreeing & of_two)
+        single = contradicted & (np.bincount(ends[agreeing].ravel(), minlength=total) == 1)
+        loose = agreeing & (right <= 0.5) & single[ends].any(axis=1)
         if not loose.any():
             return np.asarray(agreeing)
         agreeing = agreeing & ~loose
@@ -219,22 +208,33 @@ def _in_loops(total: int, ends: np.ndarray, some: np.ndarray) -> np.ndarray:
     return some & [(min(pair), max(pair)) not in unconfirmed for pair in map(tuple, ends.tolist())]
 
 
-def _balanced(links: Sequence[SliceLinks], some: np.ndarray, is_whole: np.ndarray) -> np.ndarray:
+def _balanced(
+    counts: Sequence[int], links: Sequence[SliceLinks], some: np.ndarray, is_whole: np.ndarray
+) -> np.ndarray:
     """Return whether ``some`` links agree with the distance of their whole tiles, if a pair has few links."""
     # The movements of all slices of a tile have a mean near 0. A wrong link of few changes the mean of the
-    # links. If some links are missing, the mean of the others is only near 0.
+    # links. If some links are missing, the mean of the others is only near 0. Right links that are not used
+    # are not missing if the mean of all links is near 0.
+    of_slice = np.repeat(np.arange(len(counts)), counts)
+    first = np.cumsum([0, *counts])
     found = []
     for one, own in zip(links, _parts_of(links, some & is_whole), strict=True):
-        count, every = np.count_nonzero(own), len(one.ends)
         is_balanced = True
-        if count > 0 and every <= _MAX_FEW:
-            away = one.away[own]
-            square = float((away**2).sum(axis=1).mean())
-            missing = square * (1 - count / every) / count
-            limit = _BALANCE**2 * (1 + square) + _MISSING**2 * missing
-            is_balanced = bool((away.mean(axis=0) ** 2).sum() <= limit)
-        found.append(np.full(every, is_balanced))
+        if own.any() and len(own) <= _MAX_FEW:
+            i, j = of_slice[one.ends[0]]
+            shift = int(one.ends[0, 0] - first[i] - (one.ends[0, 1] - first[j]))
+            slices = min(counts[i], counts[j] + shift) - max(0, shift)
+            is_balanced = any(_has_no_mean(away, slices) for away in (one.away[own], one.away))
+        found.append(np.full(len(own), is_balanced))
     return np.concatenate(found)
+
+
+def _has_no_mean(away: np.ndarray, slices: int) -> bool:
+    """Return whether the links of some of the ``slices`` have a mean near 0."""
+    square = float((away**2).sum(axis=1).mean())
+    missing = square * max(0.0, 1 - len(away) / slices) / len(away)
+    limit = _BALANCE**2 * (1 + square) + _MISSING**2 * missing
+    return bool((away.mean(axis=0) ** 2).sum() <= limit)
 
 
 def of_whole_tiles(
