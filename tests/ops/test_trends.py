@@ -165,6 +165,7 @@ def test_small_stacks_have_finite_transforms(shape, trend):
         (0.3, 0, 0, False),
         (2, 0, 1, True),
         (0, 0.5, 0.5, True),
+        (0, 0.095, 0.5, True),
         (0, 0, 3, False),
     ],
 )
