@@ -5,6 +5,8 @@ import pytest
 import scipy.ndimage as ndi
 
 import beam_volumes as bv
+from beam_volumes.ops.geometry.registration.images import Link
+from beam_volumes.ops.geometry.registration.sequences import ImagePairs
 from beam_volumes.ops.geometry.registration.trends import accidental, smoothed
 
 COUNT, SIDE, SIGMA = 48, 96, 7
@@ -165,6 +167,7 @@ def test_small_stacks_have_finite_transforms(shape, trend):
         (0.3, 0, 0, False),
         (2, 0, 1, True),
         (0, 0.5, 0.5, True),
+        (0, 0.095, 0.5, True),
         (0, 0, 3, False),
     ],
 )
@@ -179,6 +182,36 @@ def test_walks_that_errors_of_links_explain_are_removed(step, slope, jitter, is_
     if slow is not None:
         error = walk - slow
         assert (error - error.mean(axis=0)).std() <= max(0.6 * walk.std(), 0.1 * jitter)
+
+
+@pytest.mark.parametrize("error", [0.01, 1e4, np.inf])
+def test_uncertain_links_of_one_slice_do_not_remove_movements_of_others(error):
+    walk = np.cumsum(np.random.default_rng(4).normal(0, 1, (24, 2)), axis=0)
+    links = {
+        (i, j): Link(
+            np.eye(2), walk[i] - walk[j], 0.8, 4e3, 40.0, error=error if 9 in (i, j) else 0.01
+        )
+        for i in range(24)
+        for j in range(i + 1, min(i + 4, 24))
+    }
+    pairs = ImagePairs.of(
+        "register_slices",
+        "z",
+        ("y", "x"),
+        24,
+        (48, 56),
+        1,
+        None,
+        model="translation",
+        method="intensity",
+        neighbours=3,
+        reference=None,
+        skip=(),
+        max_shift=None,
+        min_quality=0.3,
+    )
+    off = places(pairs.solved(links)) - walk
+    np.testing.assert_allclose(off - off.mean(axis=0), 0, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", ["translation", "rigid", "affine"])

@@ -239,7 +239,7 @@ class RegisterSlices(beam.PTransform):
     divided if the downsampled planes of a block would have more than 256 MiB. Each block also reads
     the first ``neighbours`` slices of the next block. In addition to these planes, a comparison
     needs about 130 bytes per pixel of a downsampled plane. Only results of pairs are shuffled, less
-    than a hundred bytes each. The worker that solves for the transforms holds all of them.
+    than 150 bytes each. The worker that solves for the transforms holds all of them.
 
     References
     ----------

@@ -52,6 +52,8 @@ _MAX_RESIDUAL = 1.0
 #: Slices drift if squared distances of slices two apart are this much larger than between neighbours.
 #: The ratio is about 1 for jitter, 2 for random walks, and 4 for straight movements.
 _MAX_GROWTH = 1.5
+#: The largest square of the error of a link from slice to slice, relative to the median of all.
+_MAX_ERROR = 6.0
 #: Slices that are compared at once on a worker, and the maximum bytes of the downsampled ones.
 _BLOCK, _MAX_BLOCK_BYTES = 16, 1 << 28
 
@@ -781,6 +783,8 @@ class ImagePairs:
         if not measured:
             return found
         lags, errors = np.array(measured).T
+        # Links of a slice with few voxels do not explain movements of all others.
+        errors = np.minimum(errors, _MAX_ERROR * np.median(errors / lags) * lags)
         groups = connected(found.used, self.count)
         at = np.flatnonzero(np.bincount(groups)[groups] > 1)
         shape = np.array(self.shape)
