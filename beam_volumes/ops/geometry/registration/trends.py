@@ -135,7 +135,7 @@ def accidental(
         return None
     steps, lengths = np.diff(columns, axis=0)[kept], np.diff(at)[kept].astype(np.float64)
     neighbours = np.where(np.append(np.diff(kept) == 1, False), -1.0, 0.0)
-    count, least = len(kept) * ndim, variance / ndim
+    count, smallest = len(kept) * ndim, variance / ndim
 
     def likelihood(squares: float, jitter: float, size: float) -> float:
         return -(count * math.log(jitter) + ndim * size + squares / jitter) / 2
@@ -148,7 +148,7 @@ def accidental(
         squares = float((steps * solved[:, :-1]).sum())
         line = lengths @ solved
         left = max(squares - float((line[:-1] ** 2).sum() / line[-1]), 0.0)
-        limit = least / ratio
+        limit = smallest / ratio
         small = max(min(squares / count, limit), 1e-12 * limit)
         if (here := likelihood(squares, small, size)) > errors:
             errors, found = here, ratio
