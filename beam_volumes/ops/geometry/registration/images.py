@@ -105,9 +105,7 @@ class Link:
     evidence: float = -math.inf
     contrast: float = 1.0  #: The range of values, the smaller one of both arrays
     is_refined: bool = False  #: Whether fractions of voxels were found
-    error: float = (
-        0.0  #: The expected square of the error of a position; 0 if unknown, see `error_of`
-    )
+    error: float = 0.0  #: The expected square of the error of a position, see `error_of`
     #: Index of the first array at the strongest structure of both, of a link that may be chance
     feature: np.ndarray | None = None
     #: Whether each array has valid voxels
