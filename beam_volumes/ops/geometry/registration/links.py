@@ -118,20 +118,8 @@ def placed(
     ``may_be_unrelated``, residuals above ``max_residual`` are only accepted in groups that agree better
     than unrelated links. Links that are not numbers are left out, and their residuals are NaN.
     """
-    if not all(link.is_finite for link in links.values()):
-        found = placed(
-            {pair: link for pair, link in links.items() if link.is_finite},
-            given,
-            neighbours,
-            model=model,
-            reference=reference,
-            max_residual=max_residual,
-            spacing=spacing,
-            reach=reach,
-            separation=separation,
-            may_be_unrelated=may_be_unrelated,
-        )
-        return replace(found, residuals={p: found.residuals.get(p, math.nan) for p in links})
+    unknown = dict.fromkeys(links, math.nan)
+    links = {pair: link for pair, link in links.items() if link.is_finite}
     # If links contradict each other, those that most others agree with are used first. The worst links are
     # removed, and the transforms solved again, until no residual is above ``max_residual`` and three times
     # the median. A link that no loop of other links confirms is then only used if it is far above chance,
@@ -189,7 +177,7 @@ def placed(
         residuals = solved[2]
         bridges = bridges_of(map(tuple, system.ends[kept].tolist()), len(given))
     used = tuple(pair for pair, is_kept in zip(links, kept, strict=True) if is_kept)
-    of_pairs = dict(zip(links, residuals.tolist(), strict=True))
+    of_pairs = unknown | dict(zip(links, residuals.tolist(), strict=True))
     return Placed(*solved[:2], used, of_pairs, frozenset(used) - bridges)
 
 

@@ -25,6 +25,10 @@ import org.apache.beam.vendor.grpc.v1p69p0.io.grpc.stub.StreamObserver;
  */
 public class SqlService implements ExternalTransformRegistrar {
   public static void main(String[] args) throws Exception {
+    if (args.length != 1 || !args[0].matches("\\d{1,5}")) {
+      System.err.println("usage: java -jar sql-service.jar PORT");
+      System.exit(2);
+    }
     int port = Integer.parseInt(args[0]);
     // Beam's own main, with --alsoStartLoopbackWorker, offers workers in Docker as well, which Flink prefers.
     String[] here = {
