@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from beam_volumes.across.rounds.flow import Box, Key, run
+from beam_volumes.across.rounds.flow import Box, Key, group_by_key, run
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.progress import Parts, Watching, unwatched
 from beam_volumes.session import clearing, merging, slabs
@@ -148,11 +148,8 @@ def _run(
         states = merging.merge(session.plan, index, _states(emissions, summaries))
         known = merging.finish_pass(session, index, states, known)
         numbers: dict[str, dict[str, Any]] = {}
-        flows = merging.flows_of(session.plan, index)
-        if flows:
-            make_room()
-        for token, flow in flows.items():
-            came = run(flow, summaries.pop(token, ()), make=Spill)
+        for token, flow in merging.flows_of(session.plan, index).items():
+            came = run(flow, summaries.pop(token, ()), _with_room, Spill)
             if "answers" in came:
                 box = came["answers"]
                 answers[token] = {key[0]: partial(box.load, value) for key, value in box}
@@ -161,6 +158,12 @@ def _run(
                 merging.write_rows(session, token, shard, columns)
         known = merging.finish_merge(session, index, numbers, known)
     return known
+
+
+def _with_room(pairs: list[tuple[Key, Any]]) -> Iterator[tuple[Key, list[Any]]]:
+    for group in group_by_key(pairs):
+        make_room()
+        yield group
 
 
 def _loaded(boxes: dict[str, Box], port: str) -> Iterator[tuple[Key, Any]]:

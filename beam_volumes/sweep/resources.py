@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,12 @@ Result = TypeVar("Result")
 _ALIGN = 64
 #: Voxels that are worth a thread.
 _WORTHWHILE = 16384
+#: Seconds that small steps of merges may take together before what they freed is given back.
+_SHORT = 0.1
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_threads = 0
+_trimmed = 0.0
 #: Objects that are cached between sweeps, such as networks, and functions that drop them.
 _cached: dict[str, Callable[[], None]] = {}
 
@@ -126,14 +130,16 @@ gate = Gate()
 
 
 def make_room() -> None:
-    """Give the memory of sweeps that have ended back to the system, for a step of a merge."""
+    """Give the memory of sweeps and steps that have ended back to the system, for a step of a merge."""
     gate.note_merge()
-    if gate.release():
+    if gate.release() or time.monotonic() - _trimmed > _SHORT:
         trim_heap()
 
 
 def trim_heap() -> None:
     """Give memory that was freed back to the system, where glibc keeps it."""
+    global _trimmed
+    _trimmed = time.monotonic()
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

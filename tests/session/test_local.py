@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import time
 import weakref
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.across.rounds.flow import Flow, Round, run
+from beam_volumes.plan.cost.machine import resident_memory
 from beam_volumes.session import local, slabs
 from beam_volumes.session.local import Spill
 from beam_volumes.sweep import resources
@@ -96,3 +98,20 @@ def test_memory_of_merges_is_returned_before_the_next_sweep(monkeypatch):
     monkeypatch.setattr(local, "run", lambda *a, **how: merged.append(1) or run(*a, **how))
     bv.compute(bv.label(bv.open(VOXELS) > 0.5), runner=None, slab=(8, 24, 24), workers=1)
     assert merged == [1] and trimmed[-1] == 1
+
+
+def test_a_step_gets_the_memory_that_a_long_step_before_it_has_freed():
+    """glibc keeps pieces that are free if some after them are not."""
+    kept, memory = [], []
+
+    class Fragments(Round):
+        def step(self, key, values):
+            memory.append(resident_memory())
+            pieces = [bytes(100_000) for _ in range(2000)]
+            kept.extend(pieces[::10])
+            time.sleep(resources._SHORT)
+            return []
+
+    flow = Flow((Fragments("fragments", ("numbers",)),), ("numbers",))
+    run(flow, [((k,), None) for k in range(2)], local._with_room)
+    assert memory[1] - memory[0] < 60e6
