@@ -13575,10 +13575,12 @@ def register_slices(
     of a gap agree. The number of slices of these means follows from the movements within groups: it
     is large if slices jitter, and small if they drift.
 
-    Errors of links add up from slice to slice if slices deform or their structures change. The
-    differences between parts of the planes show how large these errors are. Slow movements are
-    removed if such errors probably explain them, so only jitter is corrected. Only an explicit
-    ``reference`` is then not moved. Slow real movements that are as small are removed as well.
+    Errors of links add up from slice to slice if structures change. The differences between parts
+    of the planes, and their increase with the distance of slices, show how large these errors are.
+    If such errors explain slow movements, they are removed, so only jitter is corrected. If this is
+    uncertain, a part of slow movements is removed: the probability that errors explain them. Only
+    an explicit ``reference`` is then not moved. Slow real movements that are as small are removed
+    as well.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and

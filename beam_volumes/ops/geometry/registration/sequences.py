@@ -54,6 +54,8 @@ _MAX_RESIDUAL = 1.0
 _MAX_GROWTH = 1.5
 #: The largest square of the error of a link from slice to slice, relative to the median of all.
 _MAX_ERROR = 6.0
+#: The least share of the errors of links that add up from slice to slice.
+_MIN_GROWING = 0.1
 #: Slices that are compared at once on a worker, and the maximum bytes of the downsampled ones.
 _BLOCK, _MAX_BLOCK_BYTES = 16, 1 << 28
 
@@ -173,10 +175,12 @@ def register_slices(
     of a gap agree. The number of slices of these means follows from the movements within groups: it
     is large if slices jitter, and small if they drift.
 
-    Errors of links add up from slice to slice if slices deform or their structures change. The
-    differences between parts of the planes show how large these errors are. Slow movements are
-    removed if such errors probably explain them, so only jitter is corrected. Only an explicit
-    ``reference`` is then not moved. Slow real movements that are as small are removed as well.
+    Errors of links add up from slice to slice if structures change. The differences between parts
+    of the planes, and their increase with the distance of slices, show how large these errors are.
+    If such errors explain slow movements, they are removed, so only jitter is corrected. If this is
+    uncertain, a part of slow movements is removed: the probability that errors explain them. Only
+    an explicit ``reference`` is then not moved. Slow real movements that are as small are removed
+    as well.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
@@ -778,13 +782,19 @@ class ImagePairs:
         return replace(found, matrices=matrices, places=places)
 
     def _without_accidental(self, found: Placed, links: Mapping[tuple[int, int], Link]) -> Placed:
-        """Remove slow movements that are no larger than errors of links that add up."""
+        """Remove slow movements as far as they are probably errors of links that add up."""
         measured = [(j - i, links[i, j].error) for i, j in found.used if links[i, j].error > 0]
         if not measured:
             return found
         lags, errors = np.array(measured).T
         # Links of a slice with few voxels do not explain movements of all others.
         errors = np.minimum(errors, _MAX_ERROR * np.median(errors / lags) * lags)
+        variance = errors.sum() / lags.sum()
+        if np.ptp(lags):
+            # Errors due to the deformation of each slice do not add up. Those due to structures that change
+            # increase with the distance of slices.
+            growth = np.polyfit(lags, errors, 1, w=lags**-2)[0]
+            variance = max(growth, _MIN_GROWING * variance)
         groups = connected(found.used, self.count)
         at = np.flatnonzero(np.bincount(groups)[groups] > 1)
         shape = np.array(self.shape)
@@ -792,7 +802,7 @@ class ImagePairs:
         matrices, places = found.matrices[at], found.places[at]
         n = len(shape)
         columns = np.c_[(matrices * radii).reshape(-1, n * n), matrices @ middle + places]
-        slow = accidental(columns, at, groups[at], errors.sum() / lags.sum(), n)
+        slow = accidental(columns, at, groups[at], variance, n)
         if slow is None:
             return found
         turns, centres = slow[:, : n * n].reshape(-1, n, n) / radii, slow[:, n * n :]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve_banded, cholesky_banded, solveh_banded
+from scipy.special import expit
 
 from beam_volumes.ops.geometry.registration.links import nearest_rotations
 from beam_volumes.ops.geometry.transforms import matrices_of
@@ -18,9 +19,13 @@ from beam_volumes.ops.parameters import checks as par
 Path = tuple[np.ndarray, np.ndarray]
 #: Ratios of the squares of steps of a walk and of independent movements that are tried.
 _RATIOS = 2.0 ** np.arange(-16, 9)
-#: Twice the logarithm of the ratio of likelihoods from which slow movements are real. It was more in 2 of 19
-#: simulated stacks of slices that do not move. With larger thresholds, small real movements are removed.
-_REAL = 10.0
+#: The logarithm of the ratio of likelihoods at which slow movements are real with a probability of 1/2. With
+#: larger ones, small real movements are removed; with smaller ones, slices that do not move are moved.
+_REAL = 6.0
+#: Successive errors of links that are so similar that they count as one.
+_SIMILAR = 2.0
+#: A smaller share of a slow movement is not removed.
+_MIN_REMOVED = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +128,14 @@ def smoothed(columns: np.ndarray, counts: np.ndarray, sigma: float) -> np.ndarra
 def accidental(
     columns: np.ndarray, at: np.ndarray, groups: np.ndarray, variance: float, ndim: int
 ) -> np.ndarray | None:
-    """Return the slow part of positions that errors of links explain; None if slices move slowly.
+    """Return the expected slow part of positions that is due to errors of links; None if it is real.
 
     ``columns`` are positions of slices ``at``. From slice to slice, errors of links add ``variance`` to the
     square of errors. Steps between ``groups`` are unknown.
     """
     # Slices jitter around a random walk of such errors. This is compared with a walk of larger steps along a
     # straight line, which is a real movement. Ratios of steps and jitter are given, and jitter is optimal.
+    # The result is the slow movement times the probability of the former.
     kept = np.flatnonzero(np.diff(groups) == 0)
     if not len(kept):
         return None
@@ -153,10 +159,12 @@ def accidental(
         if (here := likelihood(squares, small, size)) > errors:
             errors, found = here, ratio
         real = max(real, likelihood(left, max(left / count, limit), size))
-    if 2 * (real - errors) > _REAL:
+    share = float(expit((_REAL - (real - errors)) / _SIMILAR))
+    if share < _MIN_REMOVED:
         return None
     stiffness = 1 / (found * np.diff(at))
     band = np.stack([np.ones(len(at)), np.append(-stiffness, 0.0)])
     band[0, :-1] += stiffness
     band[0, 1:] += stiffness
-    return np.asarray(solveh_banded(band, columns, lower=True))
+    slow = solveh_banded(band, columns, lower=True)
+    return np.asarray(share * slow + (1 - share) * slow.mean(axis=0))
