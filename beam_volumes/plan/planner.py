@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import format_bytes
@@ -177,7 +179,7 @@ class _Storage:
             format="zarr",
             chunks=[chunks[a] for a in space.visible] if space.axes else None,
             shards=None,
-            codec=None,
+            codec=_internal_codec(node.dtype),
         )
         return self.add(replace(sink, scratch=True))
 
@@ -424,6 +426,11 @@ def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[A
         ]
         unit = units[0] if units else wanted
     return _divided(unit, wanted, max(math.prod(wanted), _INTERNAL_BYTES // node.dtype.itemsize))
+
+
+def _internal_codec(dtype: np.dtype[Any]) -> str | None:
+    """Return the codec of an intermediate. Labels take a fraction of their size, and as much time."""
+    return "blosc" if dtype.kind in "ui" and dtype.itemsize >= 4 else None
 
 
 def _divided(unit: Triple, wanted: Triple, maximum: int) -> Triple:

@@ -232,3 +232,10 @@ def test_a_pipeline_reads_back(tmp_path):
     for name, result in zip(("half", "part", "smooth"), results, strict=True):
         assert np.array_equal(np.asarray(result), alone(name)), name
     assert set(volumes) > {"half"}
+
+
+def test_only_labels_that_are_stored_between_passes_are_compressed(tmp_path):
+    labels = bv.relabel_sequential(bv.watershed(lazy((128, 256, 256))))[0]
+    plan = bv.plan(labels.to(tmp_path / "out.zarr"), memory="1GiB")
+    sinks = [o.sink for p in plan.passes for o in p.program.outputs if o.sink.scratch]
+    assert {(s.dtype.itemsize, s.codec[0]) for s in sinks} == {(1, "none"), (4, "blosc")}
