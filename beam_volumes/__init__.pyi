@@ -13720,7 +13720,8 @@ def register_tiles(
     in a million. Such a pair is not used if it is in a loop that contradicts itself. If structures
     repeat, several shifts match. A pair is then used if one shift leaves significantly smaller
     residuals than all others, with the same limits. If the voxels that are read do not contain the
-    other shifts, a loop of pairs must confirm it. Without matrices, other translations that may
+    other shifts, a loop of pairs must confirm it. Overlaps that only vary along some directions, such
+    as layers, do not determine a shift and link no tiles. Without matrices, other translations that may
     be chance are used as well if loops of up to four of them close within half a voxel, or less if
     ``max_shift`` is small. Different structures must determine them, at a distance of a quarter of
     the longest side of a tile. These translations need fractions of voxels, and images without
@@ -13740,7 +13741,9 @@ def register_tiles(
     follow their neighbours to this degree, and otherwise their tile. Loops of links, such as between
     four tiles, show which links are wrong. These are not used; up to about 30 % of all links may be
     wrong. A link without a loop, as in a row of tiles, is only used if it is probable from the other
-    links of its two tiles. A single slice that moves much farther than all others is therefore not
+    links of its two tiles. If such a link is as probable as a link that contradicts it, neither is
+    used. If more than a tenth of all links are wrong, two links that agree alone do not move a slice
+    far. A single slice that moves much farther than all others is therefore not
     used there, because its link does not differ from a wrong one. Three such slices in succession
     confirm each other. Two tiles of fewer than about six slices cannot show which links are wrong.
     If no loop confirms the links of up to eight slices of two linked tiles, their mean, or the

@@ -1302,6 +1302,23 @@ def test_no_link_of_a_lattice_is_wrong_by_a_period(side, overlap, period, noise)
         assert (abs(error[np.array(pairs["used"])]) < 1).all()
 
 
+@pytest.mark.filterwarnings("ignore:register_tiles. no link")
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_structures_along_one_axis_do_not_link_blocks(noise):
+    """Noise, or rounding errors, would decide shifts along the other axes."""
+    stage = np.array([(0, y, x) for y in (0, 26) for x in (0, 26)], float)
+    for seed, axis in itertools.product(range(3), range(3)):
+        rng = np.random.default_rng([seed, axis])
+        true = stage + rng.uniform(-0.8, 0.8, stage.shape)
+        tiles = []
+        for place in true:
+            line = np.cos(2 * np.pi / 13 * (np.arange((18, 40, 40)[axis]) + place[axis]))
+            tile = np.zeros((18, 40, 40)) + np.expand_dims(line, [a for a in range(3) if a != axis])
+            tiles.append((tile + noise * rng.normal(size=tile.shape)).astype("f4"))
+        table, _ = bv.register_tiles(tiles, stage, max_shift=2)
+        assert not any(table["links"].to_pylist())
+
+
 def test_large_blocks_of_tiles_are_solved_iteratively(monkeypatch):
     from beam_volumes.ops.geometry.registration import links as solver
 

@@ -435,6 +435,43 @@ def test_right_links_of_few_slices_are_kept():
     assert used_links[0] >= 0.96 * used_links[1]
 
 
+def test_a_precise_link_does_not_outvote_others():
+    """Its error is not that of its alignment if it is wrong."""
+    links, moved = of_links("jitter", (2, 3), 8, 0, 0)
+    links = [
+        SliceLinks(k.ends, k.away, np.full(8, 0.3 if n else 0.03)) for n, k in enumerate(links)
+    ]
+    links[0].away[4] += [2.3, -0.7]
+    _, used = movements([8] * len(moved), links, None, np.array([8.0, 8.0]))
+    assert np.flatnonzero(~used).tolist() == [4]
+
+
+def test_links_that_contradict_each_other_as_much_are_not_used():
+    """One of three links is wrong, and each is as probable as the others."""
+    links, _ = of_links("jitter", (2, 2), 16, 0, 0)
+    links = [one for one in links if not (one.ends // 16 == 3).any()]
+    links[1].away[5] = links[0].away[5] + links[2].away[5] + [1.5, 0]
+    _, used = movements([16] * 3, links, None, np.array([8.0, 8.0]))
+    assert np.flatnonzero(~used).tolist() == [5, 21, 37]
+
+
+def test_two_links_that_agree_far_from_others_may_be_wrong():
+    """If other links are wrong, too, and the slice has no further links."""
+    n = 12
+    for is_clean in (True, False):
+        links, moved = of_links("jitter", (2, 2), n, 0, 0)
+        change = -moved.reshape(-1, 2)
+        for one in links:
+            one.away[:] += change[one.ends[:, 1]] - change[one.ends[:, 0]]
+        links = [k for k in links if k.ends[0].tolist() not in ([0, 3 * n], [n, 2 * n])]
+        for k in () if is_clean else range(3, 11):
+            links[k % 4].away[k] = 6 * np.array([np.cos(k), np.sin(k)])
+        for one in links[2:]:
+            one.away[1] += [3.3, -0.5]
+        found, _ = movements([n] * 4, links, None, np.array([8.0, 8.0]))
+        assert (np.linalg.norm(found[3 * n + 1]) > 2) == is_clean
+
+
 @pytest.mark.parametrize("grid", [(2, 2), (2, 3), (3, 3)])
 @pytest.mark.parametrize("kind", ["every", "alike", "steps", "one", "still"])
 def test_jumps_are_no_wrong_links(kind, grid):

@@ -856,6 +856,8 @@ def with_evidence(
     if not box:
         return link
     near, far, inside = (x[box[0]] for x in (fixed, far, inside))
+    if not _vary_along_all(near, far):
+        return link
     variances = _variances(fixed, moving)
     near, far = (np.where(inside, x, 0.0) for x in (near, far))
     evidence = evidence_of(near, far, variances, inside)
@@ -870,6 +872,18 @@ def with_evidence(
         strongest = np.unravel_index(int(shared.argmax()), shared.shape)
         feature = np.array(strongest) + [float(s.start) for s in box[0]]
     return replace(link, evidence=min(evidence - by_chance, against), feature=feature)
+
+
+def _vary_along_all(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two aligned arrays vary alike in all directions; in others, noise would decide a shift."""
+    # Eigenvalues of the structure tensor; noise of both arrays is independent.
+    axes = [axis for axis, n in enumerate(a.shape) if n > 1]
+    one, other = ([np.nan_to_num(np.gradient(x, axis=axis)) for axis in axes] for x in (a, b))
+    if not axes:
+        return False
+    tensor = np.array([[_inner(s, t) for t in other] for s in one])
+    squares = np.linalg.eigvalsh(tensor + tensor.T)
+    return bool(squares[0] > _MIN_NOISE * squares[-1])
 
 
 def _where_both_vary(a: np.ndarray, b: np.ndarray, inside: np.ndarray) -> np.ndarray:

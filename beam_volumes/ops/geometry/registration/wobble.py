@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
-from beam_volumes.ops.geometry.registration.links import bridges_of, factorized
+from beam_volumes.ops.geometry.registration.links import bridges_of, connected, factorized
 
 #: The limits of the expected error of a link, in voxels, and the error of a link of weight 1.
 _MIN_ERROR, _MAX_ERROR, _ERROR = 0.03, 1.0, 2.0
@@ -51,6 +51,10 @@ _MIN_PROBABILITY = 0.75
 _MAX_FEW, _BALANCE, _MISSING = 8, 0.15, 2.0
 #: The least sum of densities.
 _TINY = 1e-300
+#: The probability from which a link that disagrees is as probable as those that it contradicts.
+_PROBABLE = 0.9
+#: The share of wrong links up to which two links that agree far from all others are no chance.
+_FEW_WRONG = 0.1
 #: The share of the links of a tile that must agree with the solution.
 _MIN_AGREEING = 0.6
 
@@ -126,7 +130,12 @@ def movements(
         tried = tried & ~worst[of_ends].any(axis=1)
     if not agreeing.any():
         return np.zeros((total, 2)), agreeing
+    if agreeing.sum() < (1 - _FEW_WRONG) * tried.sum():
+        agreeing = agreeing & ~_in_small_loops(total, ends, agreeing, right)
     by_loops = _in_loops(total, ends, agreeing)
+    # If a link is only in a loop with a probable link that disagrees, one of them is wrong.
+    doubtful = _in_loops(total, ends, agreeing | (tried & (right > _PROBABLE))) & ~by_loops
+    agreeing = agreeing & ~doubtful
     # A loop does not confirm the other links: these must agree with links of their pair.
     known = np.where(by_loops, 1.0, np.where(agreeing, np.nan, 0.0))
     probable = agreeing & (_probabilities(linked, reach, known) > _MIN_PROBABILITY)
@@ -172,7 +181,10 @@ def _agreeing(
     """Return which of the links that are ``tried`` agree with most others; links without loops do."""
     # The least sum of absolute residuals is the start. The scale of residuals then decreases.
     differences = _differences(total, ends)
-    own = np.where(tried, np.maximum(right, _MIN_RIGHT) / errors**2, 0.0)
+    # Wrong links can have small errors, so all but tiny weights become similar, but not equal.
+    heavy = 1 / errors**2
+    heavy = heavy / (heavy + 0.1 * np.median(heavy))
+    own = np.where(tried, np.maximum(right, _MIN_RIGHT) * heavy, 0.0)
     scales = np.maximum(_SCALE, _ERRORS * errors)
     ground = sparse.identity(total) * _GROUND
     factors, scale = np.ones(len(ends)), np.inf
@@ -206,6 +218,22 @@ def _in_loops(total: int, ends: np.ndarray, some: np.ndarray) -> np.ndarray:
     """Return which of ``some`` links are in a loop of these links."""
     unconfirmed = bridges_of(map(tuple, ends[some].tolist()), total)
     return some & [(min(pair), max(pair)) not in unconfirmed for pair in map(tuple, ends.tolist())]
+
+
+def _in_small_loops(
+    total: int, ends: np.ndarray, some: np.ndarray, right: np.ndarray
+) -> np.ndarray:
+    """Return which of ``some`` links are improbable, and move slices that at most two of these link."""
+    probable = some & (right > 0.5)
+    groups = connected(ends[probable], total)[ends]
+    left = some & ~probable & (groups[:, 0] != groups[:, 1])
+    found = np.zeros(len(ends), bool)
+    while True:
+        is_few = np.bincount(groups[left].ravel(), minlength=total) <= 2
+        few = left & is_few[groups].any(axis=1)
+        if not few.any():
+            return found
+        found, left = found | few, left & ~few
 
 
 def _balanced(
