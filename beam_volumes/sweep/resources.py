@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 _ALIGN = 64
 #: Voxels that are worth a thread.
 _WORTHWHILE = 16384
-#: Seconds that small steps of merges may take together before what they freed is given back.
+#: Seconds that small steps of merges may take together before their free memory returns to the system.
 _SHORT = 0.1
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None

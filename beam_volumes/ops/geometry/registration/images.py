@@ -878,10 +878,14 @@ def _vary_along_all(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two aligned arrays vary alike in all directions; in others, noise would decide a shift."""
     # Eigenvalues of the structure tensor; noise of both arrays is independent.
     axes = [axis for axis, n in enumerate(a.shape) if n > 1]
-    one, other = ([np.nan_to_num(np.gradient(x, axis=axis)) for axis in axes] for x in (a, b))
     if not axes:
         return False
-    tensor = np.array([[_inner(s, t) for t in other] for s in one])
+
+    def slope(x: np.ndarray, axis: int) -> np.ndarray:
+        return np.nan_to_num(np.gradient(x, axis=axis), copy=False)
+
+    # Only two slopes at a time are in memory.
+    tensor = np.array([[_inner(slope(a, i), slope(b, j)) for j in axes] for i in axes])
     squares = np.linalg.eigvalsh(tensor + tensor.T)
     return bool(squares[0] > _MIN_NOISE * squares[-1])
 
