@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
 import tempfile
 import threading
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -13,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from beam_volumes.across.rounds.flow import Box, Key, group_by_key, run
+from beam_volumes.across.rounds.flow import Box, Key, run
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.progress import Parts, Watching, unwatched
 from beam_volumes.session import clearing, merging, slabs
@@ -23,58 +25,60 @@ from beam_volumes.session.slabs import SlabPartials
 from beam_volumes.sweep.resources import gate, make_room
 from beam_volumes.sweep.writing import SlabResult
 
-#: Pickles up to this size stay in memory: a place on disk takes about as much.
-_SMALL = 512
-
-
-class Place(NamedTuple):
-    """The place of a pickle in a file."""
-
-    offset: int
-    length: int
+#: The length of a pickle, before it in a file.
+_LENGTH = struct.Struct("<Q")
 
 
 class Spill(Box):
     """A box of values of any number and size, pickled, in a temporary file that ends with the box.
 
+    Only keys are in memory, and for each value its place. The list itself is empty.
+
     >>> spill = Spill()
-    >>> for n, value in enumerate((1, "ab" * 1000)):
-    ...     spill.put((n,), value)
-    >>> [(key, str(spill.load(value))[:4]) for key, value in spill]
-    [((0,), '1'), ((1,), 'abab')]
+    >>> for value in (1, "ab" * 1000):
+    ...     spill.put((7, 0), value)
+    >>> [(key, str(spill.load(place))[:4]) for key, place in spill]
+    [((7, 0), '1'), ((7, 0), 'abab')]
     """
 
-    _file: Any = None
-    _end = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: dict[Key, array[int]] = {}
+        self._file: Any = None
+        self._end = 0
 
     def __del__(self) -> None:
         if self._file is not None:
             self._file.close()
 
+    def __iter__(self) -> Iterator[tuple[Key, int]]:
+        return ((key, place) for key, places in self._places.items() for place in places)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._places.values()))
+
+    def groups(self) -> Iterator[tuple[Key, list[int]]]:
+        return ((key, self._places[key].tolist()) for key in sorted(self._places))
+
     def put(self, key: Key, value: Any) -> None:
-        data = pickle.dumps(value, protocol=5)
-        self.append((key, data if len(data) <= _SMALL else self._write(data)))
-
-    def load(self, value: bytes | Place) -> Any:
-        return pickle.loads(self._read(value) if isinstance(value, Place) else value)
-
-    def _write(self, data: bytes) -> Place:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="beam-volumes-")  # noqa: SIM115
-        place = Place(self._end, len(data))
-        written = 0
-        while written < len(data):
-            written += os.pwrite(
-                self._file.fileno(), memoryview(data)[written:], self._end + written
-            )
-        self._end += len(data)
-        return place
+        data = pickle.dumps(value, protocol=5)
+        self._places.setdefault(key, array("Q")).append(self._end)
+        self._file.write(_LENGTH.pack(len(data)))
+        self._file.write(data)
+        self._end += _LENGTH.size + len(data)
 
-    def _read(self, place: Place) -> bytes:
+    def load(self, place: int) -> Any:
+        self._file.flush()
+        (length,) = _LENGTH.unpack(self._read(place, _LENGTH.size))
+        return pickle.loads(self._read(place + _LENGTH.size, length))
+
+    def _read(self, place: int, length: int) -> bytes:
         data = b""
-        while len(data) < place.length:
-            at = place.offset + len(data)
-            more = os.pread(self._file.fileno(), place.length - len(data), at)
+        while len(data) < length:
+            at = place + len(data)
+            more = os.pread(self._file.fileno(), length - len(data), at)
             if not more:
                 raise OSError("the temporary file of this run was truncated")
             data = data + more if data else more
@@ -160,8 +164,8 @@ def _run(
     return known
 
 
-def _with_room(pairs: list[tuple[Key, Any]]) -> Iterator[tuple[Key, list[Any]]]:
-    for group in group_by_key(pairs):
+def _with_room(box: Box) -> Iterator[tuple[Key, list[Any]]]:
+    for group in box.groups():
         make_room()
         yield group
 

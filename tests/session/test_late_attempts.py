@@ -422,7 +422,7 @@ def test_merges_take_messages_in_any_order_and_twice(way, monkeypatch):
     how = {"runner": None, "progress": False, "slab": (2, 5, 7), "workers": 1}
     targets = MERGED[way](bv.open(VOXELS), bv.open(LABELS))
     expected = [bv.compute(target, **how) for target in targets]
-    monkeypatch.setattr(local, "group_by_key", shuffling(np.random.default_rng(2)))
+    monkeypatch.setattr(local.Spill, "groups", shuffling(np.random.default_rng(2)))
     for target, result in zip(targets, expected, strict=True):
         found = bv.compute(target, **how)
         assert found.equals(result) if hasattr(found, "equals") else np.array_equal(found, result)

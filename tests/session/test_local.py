@@ -3,6 +3,7 @@
 import gc
 import itertools
 import time
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -48,6 +49,22 @@ def test_messages_of_a_round_take_disk_until_the_round_ends():
     found = run(flow, first.pop(), make=Counted)[names[-1]]
     assert [len(found.load(value)) for _, value in found] == [10_000] * 10
     assert each > 100_000 and most[0] <= 2 * each
+
+
+def test_many_messages_to_the_same_keys_take_little_memory():
+    """A merge of a terabyte has millions."""
+    tracemalloc.start()
+    try:
+        spill = Spill()
+        for k in range(60_000):
+            spill.put((k % 3000, 1000 + k % 7, 1), k)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    groups = {key: [spill.load(place) for place in places] for key, places in spill.groups()}
+    assert held < 120 * 60_000
+    assert list(groups) == sorted(groups) and sum(map(len, groups.values())) == len(spill)
+    assert groups[3, 1003, 1] == [*range(3, 60_000, 21_000)]
 
 
 VOXELS = ndimage.gaussian_filter(np.random.default_rng(0).random((16, 24, 24)), 1.5).astype("f4")

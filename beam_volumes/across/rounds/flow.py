@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 #: Plain Python ints: other types are not keys on every runner.
@@ -70,11 +71,15 @@ class Box(list[tuple[Key, Any]]):
         """Return the value of an item."""
         return value
 
+    def groups(self) -> Iterable[tuple[Key, list[Any]]]:
+        """Items by key, sorted by key."""
+        return group_by_key(self)
 
-Group = Callable[[list[tuple[Key, Any]]], Iterable[tuple[Key, list[Any]]]]
+
+Group = Callable[[Box], Iterable[tuple[Key, list[Any]]]]
 
 
-def group_by_key(pairs: list[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]]:
+def group_by_key(pairs: Iterable[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]]:
     """Values by key, sorted by key."""
     groups: dict[Key, list[Any]] = {}
     for key, value in pairs:
@@ -85,7 +90,7 @@ def group_by_key(pairs: list[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]
 def run(
     flow: Flow,
     given: Iterable[tuple[Key, Any]],
-    group: Group = group_by_key,
+    group: Group = methodcaller("groups"),
     make: Callable[[], Box] = Box,
 ) -> dict[str, Box]:
     """Run all rounds in this process; return the values of each port.
