@@ -253,3 +253,17 @@ def test_slices_that_do_not_move_stay(model):
     anchored = bv.register_slices(still, model=model, reference=5, progress=False)
     np.testing.assert_allclose(places(anchored)[5], 0, rtol=0, atol=1e-9)
     assert abs(places(anchored)).max() < 0.1
+
+
+@pytest.mark.parametrize("known", [0, 2])
+def test_infinite_errors_of_many_links_do_not_spoil_transforms(known):
+    drift = 0.5 * np.arange(4)[:, None] * [1, 1]
+    links = {
+        (i, j): Link(
+            np.eye(2), drift[i] - drift[j], 0.8, 4e3, 40.0, error=1e-5 if j < known else np.inf
+        )
+        for i in range(4)
+        for j in range(i + 1, 4)
+    }
+    off = places(translations(4).solved(links)) - drift
+    np.testing.assert_allclose(off - off.mean(axis=0), 0, rtol=0, atol=1e-6)

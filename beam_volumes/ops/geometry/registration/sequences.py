@@ -783,7 +783,7 @@ class ImagePairs:
 
     def _without_accidental(self, found: Placed, links: Mapping[tuple[int, int], Link]) -> Placed:
         """Remove slow movements as far as they are probably errors of links that add up."""
-        measured = [(j - i, links[i, j].error) for i, j in found.used if links[i, j].error > 0]
+        measured = [(j - i, e) for i, j in found.used if 0 < (e := links[i, j].error) < np.inf]
         if not measured:
             return found
         lags, errors = np.array(measured).T
