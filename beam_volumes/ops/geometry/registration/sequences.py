@@ -798,7 +798,8 @@ class ImagePairs:
         groups = connected(found.used, self.count)
         at = np.flatnonzero(np.bincount(groups)[groups] > 1)
         shape = np.array(self.shape)
-        middle, radii = (shape - 1) / 2, np.sqrt((shape**2 - 1) / 12)
+        # An axis of a single voxel has no extent.
+        middle, radii = (shape - 1) / 2, np.where(shape > 1, np.sqrt((shape**2 - 1) / 12), 1.0)
         matrices, places = found.matrices[at], found.places[at]
         n = len(shape)
         columns = np.c_[(matrices * radii).reshape(-1, n * n), matrices @ middle + places]
