@@ -27,7 +27,7 @@ _SHORT = 0.1
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_threads = 0
-_trimmed = 0.0
+_next_trim = 0.0
 #: Objects that are cached between sweeps, such as networks, and functions that drop them.
 _cached: dict[str, Callable[[], None]] = {}
 
@@ -132,18 +132,21 @@ gate = Gate()
 def make_room() -> None:
     """Give the memory of sweeps and steps that have ended back to the system, for a step of a merge."""
     gate.note_merge()
-    if gate.release() or time.monotonic() - _trimmed > _SHORT:
+    if gate.release() or time.monotonic() > _next_trim:
         trim_heap()
 
 
 def trim_heap() -> None:
     """Give memory that was freed back to the system, where glibc keeps it."""
-    global _trimmed
-    _trimmed = time.monotonic()
+    global _next_trim
+    began = time.monotonic()
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
+    # A heap of many pieces takes long. At most half of the time is spent on it.
+    now = time.monotonic()
+    _next_trim = now + max(_SHORT, now - began)
 
 
 @contextmanager

@@ -253,3 +253,46 @@ def test_slices_that_do_not_move_stay(model):
     anchored = bv.register_slices(still, model=model, reference=5, progress=False)
     np.testing.assert_allclose(places(anchored)[5], 0, rtol=0, atol=1e-9)
     assert abs(places(anchored)).max() < 0.1
+
+
+@pytest.mark.parametrize("known", [0, 2])
+def test_infinite_errors_of_many_links_do_not_spoil_transforms(known):
+    drift = 0.5 * np.arange(4)[:, None] * [1, 1]
+    links = {
+        (i, j): Link(
+            np.eye(2), drift[i] - drift[j], 0.8, 4e3, 40.0, error=1e-5 if j < known else np.inf
+        )
+        for i in range(4)
+        for j in range(i + 1, 4)
+    }
+    off = places(translations(4).solved(links)) - drift
+    np.testing.assert_allclose(off - off.mean(axis=0), 0, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["translation", "rigid"])
+def test_axes_of_one_voxel_have_no_slow_movement(model):
+    rng = np.random.default_rng(5)
+    walk = np.cumsum(rng.normal(0, 0.2, (24, 3)), axis=0) * [0, 1, 1]
+    links = {
+        (i, j): Link(np.eye(3), walk[i] - walk[j], 0.8, 4e3, 40.0, error=0.2 * (j - i))
+        for i in range(24)
+        for j in range(i + 1, min(i + 4, 24))
+    }
+    pairs = ImagePairs.of(
+        "register_frames",
+        "t",
+        ("z", "y", "x"),
+        24,
+        (1, 48, 56),
+        1,
+        None,
+        model=model,
+        method="intensity",
+        neighbours=3,
+        reference=None,
+        skip=(),
+        max_shift=None,
+        min_quality=0.3,
+    )
+    found = places(pairs.solved(links))
+    assert np.isfinite(found).all() and np.ptp(found, axis=0).max() < np.ptp(walk)

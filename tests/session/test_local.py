@@ -5,6 +5,7 @@ import itertools
 import time
 import tracemalloc
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -132,3 +133,18 @@ def test_a_step_gets_the_memory_that_a_long_step_before_it_has_freed():
     flow = Flow((Fragments("fragments", ("numbers",)),), ("numbers",))
     run(flow, [((k,), None) for k in range(2)], local._with_room)
     assert memory[1] - memory[0] < 60e6
+
+
+def test_small_steps_do_not_wait_for_a_large_heap_each(monkeypatch):
+    trims = []
+
+    def trim(pad):
+        trims.append(pad)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(resources.ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=trim))
+    resources.gate.release()
+    for _ in range(50):
+        resources.make_room()
+        time.sleep(0.005)
+    assert len(trims) <= 2

@@ -783,7 +783,7 @@ class ImagePairs:
 
     def _without_accidental(self, found: Placed, links: Mapping[tuple[int, int], Link]) -> Placed:
         """Remove slow movements as far as they are probably errors of links that add up."""
-        measured = [(j - i, links[i, j].error) for i, j in found.used if links[i, j].error > 0]
+        measured = [(j - i, e) for i, j in found.used if 0 < (e := links[i, j].error) < np.inf]
         if not measured:
             return found
         lags, errors = np.array(measured).T
@@ -798,7 +798,8 @@ class ImagePairs:
         groups = connected(found.used, self.count)
         at = np.flatnonzero(np.bincount(groups)[groups] > 1)
         shape = np.array(self.shape)
-        middle, radii = (shape - 1) / 2, np.sqrt((shape**2 - 1) / 12)
+        # An axis of a single voxel has no extent.
+        middle, radii = (shape - 1) / 2, np.where(shape > 1, np.sqrt((shape**2 - 1) / 12), 1.0)
         matrices, places = found.matrices[at], found.places[at]
         n = len(shape)
         columns = np.c_[(matrices * radii).reshape(-1, n * n), matrices @ middle + places]
