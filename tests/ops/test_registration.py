@@ -1319,6 +1319,40 @@ def test_structures_along_one_axis_do_not_link_blocks(noise):
         assert not any(table["links"].to_pylist())
 
 
+@pytest.mark.parametrize("shape", [(48, 96), (24, 24, 56)])
+@pytest.mark.parametrize("noise", [0.0, 0.5, 1.0])
+def test_oversampled_structures_vary_along_all_axes(shape, noise):
+    """Slopes along one axis are a tenth of the others, and much smaller than noise."""
+    from beam_volumes.ops.geometry.registration.images import _vary_along_all
+
+    rng = np.random.default_rng(len(shape))
+    wide = rng.random(tuple(n + 60 for n in shape))
+    smooth = ndi.gaussian_filter(wide, (15, *(1.5 for _ in shape[1:])))
+    smooth = smooth[tuple(slice(30, 30 + n) for n in shape)]
+    smooth = (smooth - smooth.mean()) / smooth.std()
+    a, b = ((smooth + noise * rng.normal(size=shape) + 1e4).astype("f4") for _ in range(2))
+    for inside in (np.ones(shape, bool), rng.random(shape) > 0.1):
+        assert _vary_along_all(np.where(inside, a, np.nan), b, inside)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("shape", [(48, 96), (24, 24, 56)])
+@pytest.mark.parametrize("direction", [(1, 0, 0), (0, 1, 0), (1, 0.6, 0.35), (0.2, -1, 0.5)])
+def test_stripes_of_any_direction_vary_along_one(shape, direction, noise):
+    """Also where a mask cuts them off, or voxels are missing."""
+    from beam_volumes.ops.geometry.registration.images import _vary_along_all
+
+    rng = np.random.default_rng(1)
+    at = sum(n * c for n, c in zip(np.indices(shape), direction, strict=False))
+    profile = ndi.gaussian_filter(rng.random(600), 2)
+    stripes = np.interp(at, np.arange(600) - 300, profile / profile.std())
+    a, b = ((stripes + noise * rng.normal(size=shape)).astype("f4") for _ in range(2))
+    masked = np.ones(shape, bool)
+    masked[tuple(slice(n // 3, n) for n in shape)] = False
+    for inside in (np.ones(shape, bool), masked, rng.random(shape) > 0.02):
+        assert not _vary_along_all(np.where(inside, a, np.nan), b, inside)
+
+
 def test_large_blocks_of_tiles_are_solved_iteratively(monkeypatch):
     from beam_volumes.ops.geometry.registration import links as solver
 

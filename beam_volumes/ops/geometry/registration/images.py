@@ -48,6 +48,10 @@ _MIN_FILLED, _MIN_VALID = 0.45, 0.9
 _FILL_STEPS = 6
 #: The least share of noise that is expected in the voxels of an overlap.
 _MIN_NOISE = 1e-3
+#: The deviation of the Gaussian with which structures are compared in all directions, in voxels.
+_SMOOTH = 2.0
+#: The share of valid voxels around a voxel from which its slopes count, relative to the median.
+_INNER = 0.95
 #: The part of an overlap without which a link must hold: the least share of the longest side, and of the
 #: scale of structures: 1.4 deviations of a Gaussian spot.
 _LEFT_OUT = 0.25
@@ -856,7 +860,7 @@ def with_evidence(
     if not box:
         return link
     near, far, inside = (x[box[0]] for x in (fixed, far, inside))
-    if not _vary_along_all(near, far):
+    if not _vary_along_all(near, far, inside):
         return link
     variances = _variances(fixed, moving)
     near, far = (np.where(inside, x, 0.0) for x in (near, far))
@@ -874,20 +878,31 @@ def with_evidence(
     return replace(link, evidence=min(evidence - by_chance, against), feature=feature)
 
 
-def _vary_along_all(a: np.ndarray, b: np.ndarray) -> bool:
+def _vary_along_all(a: np.ndarray, b: np.ndarray, inside: np.ndarray) -> bool:
     """Whether two aligned arrays vary alike in all directions; in others, noise would decide a shift."""
-    # Eigenvalues of the structure tensor; noise of both arrays is independent.
+    # Eigenvalues of the structure tensor. Noise of both arrays is independent, and smoothing reduces it.
     axes = [axis for axis, n in enumerate(a.shape) if n > 1]
     if not axes:
         return False
-
-    def slope(x: np.ndarray, axis: int) -> np.ndarray:
-        return np.nan_to_num(np.gradient(x, axis=axis), copy=False)
-
-    # Only two slopes at a time are in memory.
-    tensor = np.array([[_inner(slope(a, i), slope(b, j)) for j in axes] for i in axes])
+    share = _smooth(inside.astype(np.float32))
+    one, other = (
+        _smooth(np.where(inside, x - x[inside].mean(), 0)) / np.maximum(share, 0.5) for x in (a, b)
+    )
+    # Oblique stripes end at borders, which would be another variation.
+    counts = share >= _INNER * np.median(share[inside])
+    for axis, n in enumerate(a.shape):
+        width = min(math.ceil(3 * _SMOOTH), (n - 1) // 4)
+        counts &= _along((np.arange(n) >= width) & (np.arange(n) < n - width), axis, a.ndim)
+    tensor = np.zeros((len(axes), len(axes)))
+    for row, i in zip(tensor, axes, strict=True):
+        slope = np.where(counts, np.gradient(one, axis=i), 0)
+        row[:] = [_inner(slope, np.gradient(other, axis=j)) for j in axes]
     squares = np.linalg.eigvalsh(tensor + tensor.T)
     return bool(squares[0] > _MIN_NOISE * squares[-1])
+
+
+def _smooth(x: np.ndarray) -> np.ndarray:
+    return np.asarray(ndimage.gaussian_filter(x, _SMOOTH, truncate=3.0))
 
 
 def _where_both_vary(a: np.ndarray, b: np.ndarray, inside: np.ndarray) -> np.ndarray:
