@@ -119,13 +119,11 @@ class Idle(Round):
 
 def test_a_merge_begins_without_the_arenas_of_its_sweep(monkeypatch):
     gate.release()
-    idle, run = [], local.run
-    monkeypatch.setattr(
-        local, "run", lambda *a, **how: idle.append(len(gate._idle)) or run(*a, **how)
-    )
+    idle, load = [], local.Spill.load
+    monkeypatch.setattr(local.Spill, "load", lambda *a: idle.append(len(gate._idle)) or load(*a))
     v = bv.open(np.ones((8, 16, 16), "u1"))
     bv.compute(bv.label(v), runner=None, progress=False, slab=(2, 16, 16))
-    assert idle == [0]
+    assert idle[0] == 0  # the first message of a merge is read
 
     with gate.admitted(2), gate.admitted(2):  # one of a sweep that goes on
         with gate.admitted(3):
