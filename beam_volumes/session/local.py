@@ -11,6 +11,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -49,7 +50,8 @@ class Spill(Box):
 
     def __del__(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what is not written yet has no place on a full disk
+                self._file.close()
 
     def __iter__(self) -> Iterator[tuple[Key, int]]:
         return ((key, place) for key, places in self._places.items() for place in places)
