@@ -13578,9 +13578,9 @@ def register_slices(
     Errors of links add up from slice to slice if structures change. The differences between parts
     of the planes, and their increase with the distance of slices, show how large these errors are.
     If such errors explain slow movements, they are removed, so only jitter is corrected. If this is
-    uncertain, a part of slow movements is removed: the probability that errors explain them. Only
-    an explicit ``reference`` is then not moved. Slow real movements that are as small are removed
-    as well.
+    uncertain, they are only removed in part; the share is the probability that errors explain them.
+    Only an explicit ``reference`` is then not moved. Slow real movements that are as small are
+    removed as well.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and
@@ -13741,11 +13741,12 @@ def register_tiles(
     follow their neighbours to this degree, and otherwise their tile. Loops of links, such as between
     four tiles, show which links are wrong. These are not used; up to about 30 % of all links may be
     wrong. A link without a loop, as in a row of tiles, is only used if it is probable from the other
-    links of its two tiles. If such a link is as probable as a link that contradicts it, neither is
-    used. If more than a tenth of all links are wrong, two links that agree alone do not move a slice
-    far. A single slice that moves much farther than all others is therefore not
+    links of its two tiles. A single slice that moves much farther than all others is therefore not
     used there, because its link does not differ from a wrong one. Three such slices in succession
     confirm each other. Two tiles of fewer than about six slices cannot show which links are wrong.
+    A link without a loop is not used either if a link that is as probable contradicts it. If more
+    than a tenth of all links are wrong, two links that only agree with each other do not move a
+    slice far.
     If no loop confirms the links of up to eight slices of two linked tiles, their mean, or the
     mean of all links of both tiles, must agree with the distance of the tiles. Otherwise, none of these
     links is used.

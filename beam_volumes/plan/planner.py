@@ -429,7 +429,7 @@ def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[A
 
 
 def _internal_codec(dtype: np.dtype[Any]) -> str | None:
-    """Return the codec of an intermediate. Labels take a fraction of their size, and as much time."""
+    """Return the codec of an intermediate. Compressed labels take a fraction of the disk and no more time."""
     return "blosc" if dtype.kind in "ui" and dtype.itemsize >= 4 else None
 
 

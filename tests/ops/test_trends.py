@@ -184,16 +184,16 @@ def test_walks_that_errors_of_links_explain_are_removed(step, slope, jitter, is_
         assert (error - error.mean(axis=0)).std() <= max(0.6 * walk.std(), 0.1 * jitter)
 
 
-def translations(count):
+def image_pairs(count, model="translation", shape=(48, 56)):
     return ImagePairs.of(
-        "register_slices",
-        "z",
-        ("y", "x"),
+        "register_frames",
+        "t",
+        ("z", "y", "x")[-len(shape) :],
         count,
-        (48, 56),
+        shape,
         1,
         None,
-        model="translation",
+        model=model,
         method="intensity",
         neighbours=3,
         reference=None,
@@ -223,7 +223,7 @@ def test_only_errors_that_increase_with_the_distance_add_up(growth, is_kept):
         for i in range(24)
         for j in range(i + 1, min(i + 4, 24))
     }
-    found = places(translations(24).solved(links))
+    found = places(image_pairs(24).solved(links))
     assert np.ptp(found[:, 0]) == pytest.approx(np.ptp(drift) if is_kept else 0, abs=0.1)
 
 
@@ -237,7 +237,7 @@ def test_uncertain_links_of_one_slice_do_not_remove_movements_of_others(error):
         for i in range(24)
         for j in range(i + 1, min(i + 4, 24))
     }
-    off = places(translations(24).solved(links)) - walk
+    off = places(image_pairs(24).solved(links)) - walk
     np.testing.assert_allclose(off - off.mean(axis=0), 0, rtol=0, atol=1e-6)
 
 
@@ -265,7 +265,7 @@ def test_infinite_errors_of_many_links_do_not_spoil_transforms(known):
         for i in range(4)
         for j in range(i + 1, 4)
     }
-    off = places(translations(4).solved(links)) - drift
+    off = places(image_pairs(4).solved(links)) - drift
     np.testing.assert_allclose(off - off.mean(axis=0), 0, rtol=0, atol=1e-6)
 
 
@@ -278,21 +278,5 @@ def test_axes_of_one_voxel_have_no_slow_movement(model):
         for i in range(24)
         for j in range(i + 1, min(i + 4, 24))
     }
-    pairs = ImagePairs.of(
-        "register_frames",
-        "t",
-        ("z", "y", "x"),
-        24,
-        (1, 48, 56),
-        1,
-        None,
-        model=model,
-        method="intensity",
-        neighbours=3,
-        reference=None,
-        skip=(),
-        max_shift=None,
-        min_quality=0.3,
-    )
-    found = places(pairs.solved(links))
+    found = places(image_pairs(24, model, (1, 48, 56)).solved(links))
     assert np.isfinite(found).all() and np.ptp(found, axis=0).max() < np.ptp(walk)

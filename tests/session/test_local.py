@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import time
 import tracemalloc
 import weakref
 from types import SimpleNamespace
@@ -118,7 +117,16 @@ def test_memory_of_merges_is_returned_before_the_next_sweep(monkeypatch):
     assert merged == [1] and trimmed[-1] == 1
 
 
-def test_a_step_gets_the_memory_that_a_long_step_before_it_has_freed():
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that have passed for the trims of the heap, as a list of one number."""
+    now = [1.0]
+    monkeypatch.setattr(resources, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(resources, "_next_trim", 0.0)
+    return now
+
+
+def test_a_step_gets_the_memory_that_a_long_step_before_it_has_freed(clock):
     """glibc keeps pieces that are free if some after them are not."""
     kept, memory = [], []
 
@@ -127,7 +135,7 @@ def test_a_step_gets_the_memory_that_a_long_step_before_it_has_freed():
             memory.append(resident_memory())
             pieces = [bytes(100_000) for _ in range(2000)]
             kept.extend(pieces[::10])
-            time.sleep(resources._SHORT)
+            clock[0] += 1
             return []
 
     flow = Flow((Fragments("fragments", ("numbers",)),), ("numbers",))
@@ -135,16 +143,16 @@ def test_a_step_gets_the_memory_that_a_long_step_before_it_has_freed():
     assert memory[1] - memory[0] < 60e6
 
 
-def test_small_steps_do_not_wait_for_a_large_heap_each(monkeypatch):
+def test_small_steps_do_not_wait_for_a_large_heap_each(clock, monkeypatch):
     trims = []
 
     def trim(pad):
         trims.append(pad)
-        time.sleep(0.3)
+        clock[0] += 0.3
 
     monkeypatch.setattr(resources.ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=trim))
     resources.gate.release()
-    for _ in range(50):
+    for _ in range(100):
         resources.make_room()
-        time.sleep(0.005)
-    assert len(trims) <= 2
+        clock[0] += 0.005
+    assert len(trims) == 2

@@ -178,9 +178,9 @@ def register_slices(
     Errors of links add up from slice to slice if structures change. The differences between parts
     of the planes, and their increase with the distance of slices, show how large these errors are.
     If such errors explain slow movements, they are removed, so only jitter is corrected. If this is
-    uncertain, a part of slow movements is removed: the probability that errors explain them. Only
-    an explicit ``reference`` is then not moved. Slow real movements that are as small are removed
-    as well.
+    uncertain, they are only removed in part; the share is the probability that errors explain them.
+    Only an explicit ``reference`` is then not moved. Slow real movements that are as small are
+    removed as well.
 
     The slow movement is a straight line with Gaussian weights around each slice, fitted to the
     centres and matrices of slices with links. Larger numbers of ``trend`` keep less jitter, and

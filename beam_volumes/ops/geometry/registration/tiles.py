@@ -190,11 +190,12 @@ def register_tiles(
     follow their neighbours to this degree, and otherwise their tile. Loops of links, such as between
     four tiles, show which links are wrong. These are not used; up to about 30 % of all links may be
     wrong. A link without a loop, as in a row of tiles, is only used if it is probable from the other
-    links of its two tiles. If such a link is as probable as a link that contradicts it, neither is
-    used. If more than a tenth of all links are wrong, two links that agree alone do not move a slice
-    far. A single slice that moves much farther than all others is therefore not
+    links of its two tiles. A single slice that moves much farther than all others is therefore not
     used there, because its link does not differ from a wrong one. Three such slices in succession
     confirm each other. Two tiles of fewer than about six slices cannot show which links are wrong.
+    A link without a loop is not used either if a link that is as probable contradicts it. If more
+    than a tenth of all links are wrong, two links that only agree with each other do not move a
+    slice far.
     If no loop confirms the links of up to eight slices of two linked tiles, their mean, or the
     mean of all links of both tiles, must agree with the distance of the tiles. Otherwise, none of these
     links is used.

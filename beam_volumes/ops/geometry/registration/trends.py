@@ -22,7 +22,7 @@ _RATIOS = 2.0 ** np.arange(-16, 9)
 #: The logarithm of the ratio of likelihoods at which slow movements are real with a probability of 1/2. With
 #: larger ones, small real movements are removed; with smaller ones, slices that do not move are moved.
 _REAL = 6.0
-#: Successive errors of links that are so similar that they count as one.
+#: The logarithm is divided by this, because errors of successive links are not independent.
 _SIMILAR = 2.0
 #: A smaller share of a slow movement is not removed.
 _MIN_REMOVED = 1e-3

@@ -131,7 +131,7 @@ def movements(
     if not agreeing.any():
         return np.zeros((total, 2)), agreeing
     if agreeing.sum() < (1 - _FEW_WRONG) * tried.sum():
-        agreeing = agreeing & ~_in_small_loops(total, ends, agreeing, right)
+        agreeing = agreeing & ~_improbable(total, ends, agreeing, right)
     by_loops = _in_loops(total, ends, agreeing)
     # If a link is only in a loop with a probable link that disagrees, one of them is wrong.
     doubtful = _in_loops(total, ends, agreeing | (tried & (right > _PROBABLE))) & ~by_loops
@@ -220,9 +220,7 @@ def _in_loops(total: int, ends: np.ndarray, some: np.ndarray) -> np.ndarray:
     return some & [(min(pair), max(pair)) not in unconfirmed for pair in map(tuple, ends.tolist())]
 
 
-def _in_small_loops(
-    total: int, ends: np.ndarray, some: np.ndarray, right: np.ndarray
-) -> np.ndarray:
+def _improbable(total: int, ends: np.ndarray, some: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return which of ``some`` links are improbable, and move slices that at most two of these link."""
     probable = some & (right > 0.5)
     groups = connected(ends[probable], total)[ends]
