@@ -50,7 +50,7 @@ class Spill(Box):
 
     def __del__(self) -> None:
         if self._file is not None:
-            with suppress(OSError):  # what is not written yet has no place on a full disk
+            with suppress(OSError):  # the disk is full
                 self._file.close()
 
     def __iter__(self) -> Iterator[tuple[Key, int]]:
